@@ -93,7 +93,7 @@ if TYPE_CHECKING:
     from policies.trying.possible import possible_decisions
     from policies.trying.promotion import promote
     from policies.trying.recorded import facts_as_values, facts_from_values
-    from policies.trying.replays import Exchange, Replay, replay, shown_decisions, telling_days
+    from policies.trying.replays import Exchange, Replay, describe_decisions, replay, telling_days
 
 _LAZY = {
     "policies.certifying.calibration_drift": ("CalibrationMonitor", "VerdictBand"),
@@ -119,7 +119,13 @@ _LAZY = {
     "policies.trying.possible": ("possible_decisions",),
     "policies.trying.promotion": ("promote",),
     "policies.trying.recorded": ("facts_as_values", "facts_from_values"),
-    "policies.trying.replays": ("Exchange", "Replay", "replay", "shown_decisions", "telling_days"),
+    "policies.trying.replays": (
+        "Exchange",
+        "Replay",
+        "replay",
+        "describe_decisions",
+        "telling_days",
+    ),
 }
 """The names that each module has for the package and that are imported on first use.
 
@@ -189,6 +195,7 @@ __all__ = [
     "decide",
     "decide_calls",
     "decision_as_values",
+    "describe_decisions",
     "duration_s",
     "explain",
     "facts_as_values",
@@ -213,7 +220,6 @@ __all__ = [
     "replay",
     "risk_of",
     "rule_slug",
-    "shown_decisions",
     "stream_mode",
     "stream_report",
     "strictest",

@@ -213,7 +213,7 @@ class App:
         peers.on("approval", parts.conversations.approvals.find_call)
         peers.on("owners", parts.conversations.owned.cached_owners)
         peers.on("figures", lambda _: figures_of(parts, self._reloading))
-        peers.on("decided", lambda id: self._loop.call_soon_threadsafe(parts.verdicts.hear, id))
+        peers.on("decided", lambda id: self._loop.call_soon_threadsafe(parts.verdicts.wake, id))
         peers.on("notification", lambda event: self._on_notification(*event))
         peers.on("notified", self._note_notified)
         peers.on("drain", lambda _: self._begin_to_drain())
@@ -457,7 +457,7 @@ class App:
         if kind == KEYS:
             self._reloading.look_at_keys()
         elif kind == DECIDED:
-            self._loop.call_soon_threadsafe(self._parts.verdicts.hear, id)
+            self._loop.call_soon_threadsafe(self._parts.verdicts.wake, id)
 
     def _note_notified(self, is_notified: bool) -> None:
         """Note whether notifications of the store arrive, so that it is polled less often."""

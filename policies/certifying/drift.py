@@ -63,8 +63,8 @@ class Wealth:
         logs = [own + math.log(factor) for own, factor in zip(self._logs, factors, strict=True)]
         self.log = _log_sum_of(logs)
         if self._switch:
-            given = math.log(self._switch / len(logs)) + self.log
-            logs = [_log_sum(each + math.log1p(-self._switch), given) for each in logs]
+            shared = math.log(self._switch / len(logs)) + self.log
+            logs = [_log_sum(each + math.log1p(-self._switch), shared) for each in logs]
         self._logs = logs
         self.is_alarmed = self.is_alarmed or self.log >= self._alarm_at
 

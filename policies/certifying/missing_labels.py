@@ -75,7 +75,7 @@ def needed_labels(
     delta = 1.0 - confidence
     if not counts.labels:
         return NeededLabels(least_labels(max_error, delta * max(shares.values())), None)
-    open_starts = _fewest_more(counts, shares, max_error, delta)
+    open_starts = _least_additional(counts, shares, max_error, delta)
     if not open_starts:
         start = _most_accepted(counts, shares, max_error, delta)
         least = max(least_labels(max_error, delta * max(shares.values())) - counts.labels, 1)
@@ -88,7 +88,7 @@ def needed_labels(
     return NeededLabels(at_least, None, start, *counts.at_or_above(start))
 
 
-def _fewest_more(
+def _least_additional(
     counts: LabelCounts, shares: Mapping[float, float], max_error: float, delta: float
 ) -> list[tuple[int, float]]:
     """Return (labels that are enough if none is wrong, starting point) for each one in reach.
@@ -102,7 +102,7 @@ def _fewest_more(
         # The tail is the probability of at least this many errors at the rate asked for.
         if not accepted or lower_tail(accepted - wrong, accepted, 1.0 - max_error) < delta / 2:
             continue
-        passing = _enough(0.0, max_error, delta * share, wrong)
+        passing = _least_count(0.0, max_error, delta * share, wrong)
         more = max(-(-(passing - accepted) * counts.labels // accepted), 1)
         if more < _MOST_LABELS:
             found.append((more, start))
@@ -130,7 +130,7 @@ def _expected_labels(
     if best is None:
         return None
     start, accepted, rate, share = best
-    enough = _enough(rate, max_error, (1.0 - confidence) * share)
+    enough = _least_count(rate, max_error, (1.0 - confidence) * share)
     return -(-enough * counts.labels // accepted), start
 
 
@@ -147,7 +147,7 @@ def _most_accepted(
     return min(shares)
 
 
-def _enough(rate: float, max_error: float, delta: float, wrong: int = 0) -> int:
+def _least_count(rate: float, max_error: float, delta: float, wrong: int = 0) -> int:
     """Return the least number of accepted replies that proves an error rate of `max_error`.
 
     `wrong` of these replies and a share `rate` of them are assumed to be wrong. The proof is that

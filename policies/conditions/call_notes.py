@@ -89,8 +89,11 @@ class MarkCondition:
         if other is None or (other.if_unknown and not self.if_unknown):
             return False
         return all(
-            any((globs is None or globs == its) and marks >= wanted for globs, marks in self.groups)
-            for its, wanted in other.groups
+            any(
+                (globs is None or globs == other_globs) and marks >= wanted
+                for globs, marks in self.groups
+            )
+            for other_globs, wanted in other.groups
         )
 
 

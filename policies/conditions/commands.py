@@ -121,7 +121,7 @@ class _Reader:
             end = self._text.find("\n", self._at)
             self._at = len(self._text) if end < 0 else end
         elif char == "'":
-            return self._quoted_whole()
+            return self._read_single_quoted()
         elif char == '"':
             return self._read_quoted()
         elif char == "\\":
@@ -185,7 +185,7 @@ class _Reader:
         self._is_file = True
         return True
 
-    def _quoted_whole(self) -> bool:
+    def _read_single_quoted(self) -> bool:
         """Add the text up to the closing `'` to the current word; return False without one."""
         end = self._text.find("'", self._at)
         if end < 0:
@@ -247,12 +247,12 @@ class CommandsTest:
         found = commands_in(value)
         if found is None:
             return None
-        listed = [phrase.split() for phrase in self.phrases]
-        return bool(found) and all(_is_listed(command, listed) for command in found)
+        phrases = [phrase.split() for phrase in self.phrases]
+        return bool(found) and all(_is_listed(command, phrases) for command in found)
 
 
-def _is_listed(command: Command, listed: Sequence[Sequence[str]]) -> bool:
-    """Return whether a command begins with the words, or globs, of one of the `listed` phrases.
+def _is_listed(command: Command, phrases: Sequence[Sequence[str]]) -> bool:
+    """Return whether a command begins with the words, or globs, of one of the `phrases`.
 
     `time` and `timeout 60` before it do not count. Return False for a command that sets a variable
     with a possible effect, whose program is a variable, or for a `sed` that may do more than print.
@@ -267,7 +267,7 @@ def _is_listed(command: Command, listed: Sequence[Sequence[str]]) -> bool:
         and all(
             one == word or glob_test(one)(word) for one, word in zip(phrase, words, strict=False)
         )
-        for phrase in listed
+        for phrase in phrases
     )
 
 

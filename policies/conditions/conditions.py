@@ -86,8 +86,10 @@ class When:
 
     def tests_on(self, names: Iterable[str]) -> tuple[Test, ...]:
         """Return one test for each condition in `names`, such as `model`, that is given."""
-        given = ((name, getattr(self, name)) for name in names)
-        return tuple(_test(name, condition) for name, condition in given if condition is not None)
+        conditions = ((name, getattr(self, name)) for name in names)
+        return tuple(
+            _test(name, condition) for name, condition in conditions if condition is not None
+        )
 
     def admits(self, facts: Facts) -> bool:
         """Return whether the conditions on the request hold; the reply is not looked at."""
@@ -215,12 +217,12 @@ def test_of(when: When, name: str) -> Test:
     return _test(name, getattr(when, name))
 
 
-def _when(node: Node, **given: Any) -> When:
+def _when(node: Node, **conditions: Any) -> When:
     """Build the conditions from their values.
 
     Report `tools: none` beside `calls` of at least one.
     """
-    when = When(**given)
+    when = When(**conditions)
     if when.tools == ToolCalls(None) and when.calls is not None and 0 not in when.calls:
         node["calls"].report(f"{node} can never hold: it asks for calls and for none")
     return when

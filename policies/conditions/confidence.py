@@ -95,17 +95,17 @@ class MaxError:
 Confidence: TypeAlias = Band | LowestShare | MaxError
 
 
-def _confidence(node: Node, **given: Any) -> Confidence:
-    """Return the condition for the keys `given`; with none of its own it is a band.
+def _confidence(node: Node, **values: Any) -> Confidence:
+    """Return the condition for these values by key; with no key of its own it is a band.
 
     `max_error` gives a `MaxError` without grants, which come with the policy's certificate;
     `lowest_share` gives a `LowestShare`.
     """
-    if "max_error" in given:
-        return MaxError(given["max_error"])
-    if "lowest_share" in given:
-        return LowestShare(given["lowest_share"])
-    return make_band(node, **given)
+    if "max_error" in values:
+        return MaxError(values["max_error"])
+    if "lowest_share" in values:
+        return LowestShare(values["lowest_share"])
+    return make_band(node, **values)
 
 
 def make_band(

@@ -89,9 +89,9 @@ class Basis:
         return f"only on {words}" if self.is_only else f"on {words}"
 
 
-def _support(node: Node, **given: Any) -> Support:
+def _support(node: Node, **bounds: Any) -> Support:
     """Return the band of `below`, `at_least` or `between` as a `Support`; report an empty one."""
-    band = make_band(node, **given)
+    band = make_band(node, **bounds)
     return Support(band.low, band.high)
 
 

@@ -39,7 +39,9 @@ class Globs:
 
         False also where this is uncertain, as with most brackets.
         """
-        return all(any(_covers(mine, its) for mine in self.patterns) for its in other.patterns)
+        return all(
+            any(_covers(wider, narrower) for wider in self.patterns) for narrower in other.patterns
+        )
 
 
 def is_literal(pattern: str) -> bool:

@@ -50,17 +50,17 @@ class OfferedTools:
         self.names = frozenset(names)
         self._by_fold: dict[str, list[str]] | None = None  # built on first use
 
-    def readings(self, name: str, *beside: str) -> tuple[str, ...] | None:
+    def readings(self, name: str, *extra_names: str) -> tuple[str, ...] | None:
         """Return the other names as which a client may read a call's name: () for an offered tool.
 
-        Without `beside`, return None where no offered tool can be read from the name. `beside` are
-        names that a client may take instead; they and their readings are added to a tuple (never
-        None). Beside the name of an offered tool, those that are no tool are ignored.
+        Without `extra_names`, return None where no offered tool can be read from the name.
+        `extra_names` are names that a client may take instead; they and their readings are added to
+        a tuple (never None). Where `name` is an offered tool, those that are no tool are ignored.
         """
         own = self._readings(name)
-        if not beside:
+        if not extra_names:
             return own
-        pairs = [(each, self._readings(each)) for each in beside]
+        pairs = [(each, self._readings(each)) for each in extra_names]
         if own == ():
             pairs = [(each, found) for each, found in pairs if found is not None]
         others = [(each, *(spellings(each) if found is None else found)) for each, found in pairs]
@@ -74,8 +74,8 @@ class OfferedTools:
         """
         if name in self.names:
             return ()
-        meant = dict.fromkeys(self._tools_in_name(name))
-        return tuple(dict.fromkeys((*meant, *spellings(name)))) if meant else None
+        tools = dict.fromkeys(self._tools_in_name(name))
+        return tuple(dict.fromkeys((*tools, *spellings(name)))) if tools else None
 
     def _tools_in_name(self, name: str) -> Iterator[str]:
         """Yield the offered tools whose folded name is a run of whole words of `name`.

@@ -74,10 +74,10 @@ class TextTest:
         is_matched = self.globs.match(text)
         if not is_matched and (words := _same_boolean(text)):
             # `yes` in a policy is a text, which also means true
-            is_meant = any(each.lower() in words for each in self.globs.patterns)
-            if is_meant and not isinstance(value, bool):
+            is_named = any(each.lower() in words for each in self.globs.patterns)
+            if is_named and not isinstance(value, bool):
                 return None  # the tool may take another word for the same
-            is_matched = is_meant
+            is_matched = is_named
         return is_matched is not self.is_not
 
 
@@ -131,8 +131,8 @@ class WordsTest:
 
     def holds(self, value: Any) -> bool | None:
         """Return whether a phrase is in the text, or in a list's texts joined; never None."""
-        told = " ".join(each for each in _leaves(value) if isinstance(each, str))
-        return self.phrases.match(told)
+        text = " ".join(each for each in _leaves(value) if isinstance(each, str))
+        return self.phrases.match(text)
 
 
 ValueTest: TypeAlias = TextTest | NumberTest | BooleanTest
@@ -172,13 +172,13 @@ class ArgumentPattern:
     def _are_shells(self, found: list[Any], if_unknown: bool, project: str | None) -> bool:
         """Return whether all of `found`, at least one, pass `commands`, and one of them `paths`."""
         if (commands := self.commands) is not None:
-            told = [commands.holds(value) for value in found]
-            if not told or not all(if_unknown if each is None else each for each in told):
+            results = [commands.holds(value) for value in found]
+            if not results or not all(if_unknown if each is None else each for each in results):
                 return False
         if (paths := self.paths) is None:
             return True
-        named = [paths.holds(value, project) for value in found]
-        return any(if_unknown if each is None else each for each in named)
+        path_results = [paths.holds(value, project) for value in found]
+        return any(if_unknown if each is None else each for each in path_results)
 
     def _all_hold(self, leaf: Any, if_unknown: bool) -> bool:
         """Return whether all `tests` hold for one value; None from a test is `if_unknown`."""
@@ -199,7 +199,7 @@ class ToolPattern:
     _remembered: Any = field(init=False, repr=False, compare=False)
     """The test of whether a call of a name may match, cached; `__wrapped__` is not cached."""
     _unknown: Any = field(init=False, repr=False, compare=False)  # for a tool not offered
-    _generous: Globs = field(init=False, repr=False, compare=False)  # in lower case
+    _loose_names: Globs = field(init=False, repr=False, compare=False)  # in lower case
 
     def __post_init__(self) -> None:
         """Set the cached tests of names and the globs that match them generously."""
@@ -213,13 +213,13 @@ class ToolPattern:
 
         object.__setattr__(self, "_remembered", lru_cache(maxsize=1_024)(has_name))
         object.__setattr__(self, "_unknown", lru_cache(maxsize=1_024)(may_be))
-        generous = (fold_name(n) if is_literal(n) else n.casefold() for n in self.names.patterns)
-        object.__setattr__(self, "_generous", Globs(tuple(filter(None, generous))))
+        loose = (fold_name(n) if is_literal(n) else n.casefold() for n in self.names.patterns)
+        object.__setattr__(self, "_loose_names", Globs(tuple(filter(None, loose))))
 
     def has_name(self, name: str) -> bool:
         """Return whether this very name matches the globs and words of this pattern."""
-        known = self._remembered if len(name) <= MAX_NAME else self._remembered.__wrapped__
-        return bool(known(name))
+        cached = self._remembered if len(name) <= MAX_NAME else self._remembered.__wrapped__
+        return bool(cached(name))
 
     def matched_name(self, call: ToolCall) -> str | None:
         """Return the name, of all under which a client may look up the call, that matches, or None.
@@ -234,22 +234,22 @@ class ToolPattern:
             if self.has_name(name):
                 return name
         is_exact = call.readings == ()  # every client finds an offered tool of another name
-        return None if is_exact else self._generously((call.name, *others))
+        return None if is_exact else self._loosely_matched((call.name, *others))
 
-    def _generously(self, names: tuple[str, ...]) -> str | None:
+    def _loosely_matched(self, names: tuple[str, ...]) -> str | None:
         """Return the first name that matches without case or separators; None if no words fit."""
         if self.words is not None and not any(map(self.words.match, names)):
             return None
-        return next(filter(self._is_generously, names), None)
+        return next(filter(self._matches_loosely, names), None)
 
-    def _is_generously(self, name: str) -> bool:
+    def _matches_loosely(self, name: str) -> bool:
         """Return whether `name` matches a glob without case, or without case and separators."""
-        match = self._generous.match
+        match = self._loose_names.match
         return match(fold_name(name)) or match(name.casefold())
 
     def may_have_name(self, name: str) -> bool:
         """Return whether this name may match, if `if_unknown` also without case and separators."""
-        return self.has_name(name) or (self.if_unknown and self._is_generously(name))
+        return self.has_name(name) or (self.if_unknown and self._matches_loosely(name))
 
     def _may_be_nameless(self, call: ToolCall) -> bool:
         """Return whether a call with a blank name may match, given its marks and risk.
@@ -273,8 +273,8 @@ class ToolPattern:
             if self.matched_name(call) is None:
                 return False
         else:  # `has_name` inlined, as a hundred patterns may be tried on one call
-            known = self._unknown if readings is None else self._remembered
-            if not (known if len(name) <= MAX_NAME else known.__wrapped__)(name):
+            cached = self._unknown if readings is None else self._remembered
+            if not (cached if len(name) <= MAX_NAME else cached.__wrapped__)(name):
                 return False
         if not self.has_notes(call):
             return False
@@ -308,11 +308,11 @@ class ToolPattern:
     def covers(self, other: ToolPattern) -> bool:
         """Return whether this surely matches each call that `other` does; False if uncertain."""
         is_as_wide = self.arguments == other.arguments and self.if_unknown >= other.if_unknown
-        has_its_words = self.words is None or self.words.covers(other.words)
-        has_its_name = self.names.covers(other.names) and has_its_words
-        has_its_marks = self.marked is None or self.marked.covers(other.marked)
-        has_its_notes = has_its_marks and (self.risk is None or self.risk.covers(other.risk))
-        return has_its_name and has_its_notes and (not self.arguments or is_as_wide)
+        covers_words = self.words is None or self.words.covers(other.words)
+        covers_name = self.names.covers(other.names) and covers_words
+        covers_marks = self.marked is None or self.marked.covers(other.marked)
+        covers_notes = covers_marks and (self.risk is None or self.risk.covers(other.risk))
+        return covers_name and covers_notes and (not self.arguments or is_as_wide)
 
 
 def _patterns(node: Node) -> tuple[ToolPattern, ...]:
@@ -380,17 +380,17 @@ def _value(node: Node) -> ArgumentPattern:
     return ArgumentPattern(path, (TextTest(Globs(texts)),))
 
 
-def _tests(node: Node, **given: Any) -> ArgumentPattern:
+def _tests(node: Node, **values: Any) -> ArgumentPattern:
     """Return the pattern of tests (`above=9.0`); report `present=False` beside another test."""
-    if given.get("present") is False and len(given) > 1:
+    if values.get("present") is False and len(values) > 1:
         node["present"].report(f"{node['present']} stands alone: what is not there has no value")
     tests: list[ValueTest] = []
-    if not given.keys().isdisjoint(_COMPARISONS):
-        tests.append(_comparison(node, given))
-    if "not" in given:
-        tests.append(TextTest(Globs(given["not"]), is_not=True))
-    options = {name: given[name] for name in ("words", "commands", "paths") if name in given}
-    return ArgumentPattern(_path(node), tuple(tests), given.get("present"), **options)
+    if not values.keys().isdisjoint(_COMPARISONS):
+        tests.append(_comparison(node, values))
+    if "not" in values:
+        tests.append(TextTest(Globs(values["not"]), is_not=True))
+    options = {name: values[name] for name in ("words", "commands", "paths") if name in values}
+    return ArgumentPattern(_path(node), tuple(tests), values.get("present"), **options)
 
 
 def _paths(node: Node) -> PathsTest:
@@ -408,16 +408,16 @@ def _phrases(node: Node) -> WordsTest:
     return WordsTest(Phrases(phrases))
 
 
-def _comparison(node: Node, given: Mapping[str, float]) -> NumberTest:
-    """Return the range of the bounds in `given`; report an empty range and two bounds of a side."""
+def _comparison(node: Node, bounds: Mapping[str, float]) -> NumberTest:
+    """Return the range within `bounds`; report an empty range and two bounds of one side."""
     for one, other in (("above", "at_least"), ("below", "at_most")):
-        if one in given and other in given:
+        if one in bounds and other in bounds:
             node[other].report(f"{node[other]} stands beside {one}; one of them is enough")
     test = NumberTest(
-        max(given.get("above", -math.inf), given.get("at_least", -math.inf)),
-        min(given.get("below", math.inf), given.get("at_most", math.inf)),
-        has_low="above" not in given,
-        has_high="below" not in given,
+        max(bounds.get("above", -math.inf), bounds.get("at_least", -math.inf)),
+        min(bounds.get("below", math.inf), bounds.get("at_most", math.inf)),
+        has_low="above" not in bounds,
+        has_high="below" not in bounds,
     )
     if test.low > test.high or (test.low == test.high and not (test.has_low and test.has_high)):
         node.report(f"{node} can never hold: no number is that")

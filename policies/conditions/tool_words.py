@@ -39,21 +39,21 @@ def _words_in(name: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class NameWords:
-    """Names that contain one of the words `given`, and none of those in `without`."""
+    """Names that contain one of `words`, and none of the words in `without`."""
 
-    given: frozenset[str]
+    words: frozenset[str]
     without: frozenset[str] = frozenset()
 
     def match(self, name: str) -> bool:
-        """Return whether the name has one of the words in `given` and none in `without`."""
-        words = words_in(name)
-        return not self.given.isdisjoint(words) and self.without.isdisjoint(words)
+        """Return whether the name has one of `words` and none of the words in `without`."""
+        contained = words_in(name)
+        return not self.words.isdisjoint(contained) and self.without.isdisjoint(contained)
 
     def covers(self, other: NameWords | None) -> bool:
         """Return whether every name that `other` matches surely matches here; False for None."""
         if other is None:
             return False
-        return self.given >= other.given and self.without <= other.without
+        return self.words >= other.words and self.without <= other.without
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ __all__ = [
     "costs",
     "decision",
     "judge",
-    "narrowing",
     "policy",
     "rules",
     "second_opinion",

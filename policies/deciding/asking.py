@@ -51,12 +51,12 @@ def surest(confidences: Sequence[float | None]) -> int:
     return comparable.index(max(comparable))
 
 
-def _read_counts(node: Node, **given: Any) -> ReplyCounts:
+def _read_counts(node: Node, **values: Any) -> ReplyCounts:
     """Build the `ReplyCounts` of `ask`; report it if it is not about 2 to 8 replies in all."""
-    asking = ReplyCounts(**given)
-    if not 1 < asking.n * max(len(asking.models), 1) <= MAX_REPLIES:
+    counts = ReplyCounts(**values)
+    if not 1 < counts.n * max(len(counts.models), 1) <= MAX_REPLIES:
         node.report(f"{node} must come to 2 to {MAX_REPLIES} replies")
-    return asking
+    return counts
 
 
 ASKING: Final = mapping(

@@ -47,8 +47,8 @@ class Costs:
         if isinstance(action, Hold):
             return self.queues.get(action.queue, self.manual)
         if isinstance(action, Escalate):
-            kept = self.deliver if action.otherwise is None else self.of(action.otherwise)
-            return self.escalate + kept
+            cost = self.deliver if action.otherwise is None else self.of(action.otherwise)
+            return self.escalate + cost
         return {"deliver": self.deliver, "annotate": self.deliver, "clarify": self.clarify}.get(
             action.name, 0.0
         )

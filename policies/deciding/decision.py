@@ -156,29 +156,33 @@ def strictest(decisions: Iterable[Decision]) -> Decision:
     return max(first, *others, key=_severities) if others else first
 
 
-def with_asked(own: Decision, asked: Decision) -> Decision:
+def with_asked(own: Decision, requested: Decision) -> Decision:
     """Return the decision for a client that has asked for a policy besides its own.
 
-    `own` is the decision of the client's policy and `asked` that of the requested one. The result
-    is `own` unless `asked` is stricter, and also where `own` shows a notice that an annotation or
-    escalation would drop. Where `own` is a plain delivery, or `asked` ends in no hold, the result
-    is `asked`. Otherwise it is `asked` with its hold changed: it needs at least as many approvals
-    as the hold of `own`, and on expiry it rejects instead of delivering.
+    `own` is the decision of the client's policy and `requested` that of the other one. The result
+    is `own` unless `requested` is stricter, and also where `own` shows a notice that an annotation
+    or escalation would drop. Where `own` is a plain delivery, or `requested` ends in no hold, the
+    result is `requested`. Otherwise it is `requested` with its hold changed: it needs at least as
+    many approvals as the hold of `own`, and on expiry it rejects instead of delivering.
     """
-    if strictest((own, asked)) is own:
+    if strictest((own, requested)) is own:
         return own
     is_plain = own.applied == Deliver()
-    if not is_plain and isinstance(asked.applied, Annotate | Escalate) and own.notice is not None:
+    if (
+        not is_plain
+        and isinstance(requested.applied, Annotate | Escalate)
+        and own.notice is not None
+    ):
         return own
-    hold = hold_in(asked.action)
+    hold = hold_in(requested.action)
     if is_plain or hold is None:
-        return asked
+        return requested
     stricter = replace(hold, approvals=max(hold.approvals, _approvals(own.action)))
     if hold.on_expiry == "deliver":
         stricter = replace(stricter, on_expiry="reject")
-    if isinstance(asked.action, Escalate):
-        return replace(asked, action=replace(asked.action, otherwise=stricter))
-    return replace(asked, action=stricter)
+    if isinstance(requested.action, Escalate):
+        return replace(requested, action=replace(requested.action, otherwise=stricter))
+    return replace(requested, action=stricter)
 
 
 def _approvals(action: Action) -> int:
@@ -200,12 +204,12 @@ def decision_at(policy: Policy, match: Match) -> Decision:
 
     A new decision is added to the cache while it holds fewer than 10,000.
     """
-    known = policy.decisions.get(match)
-    if known is None:
-        known = _new_decision(policy, *match)
+    decision = policy.decisions.get(match)
+    if decision is None:
+        decision = _new_decision(policy, *match)
         if len(policy.decisions) < _MAX_REMEMBERED:  # rules in shadow have too many combinations
-            policy.decisions[match] = known
-    return known
+            policy.decisions[match] = decision
+    return decision
 
 
 def _first_match(policy: Policy, facts: Facts, calls: tuple[ToolCall, ...]) -> Match:

@@ -15,7 +15,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
-from policies.deciding.second_opinion import ANY_REPLY, ASKED, MAX_WITHIN, Asked, AskedAbout
+from policies.deciding.second_opinion import (
+    ANY_REPLY,
+    ASKING_WHEN,
+    MAX_WITHIN,
+    AskingWhen,
+    Consultation,
+)
 from policies.reading.reading import Node
 from policies.reading.shapes import MODEL, duration, mapping, word
 
@@ -26,7 +32,7 @@ WITHIN_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judge(AskedAbout):
+class Judge(Consultation):
     """The model that is asked whether a reply is correct, and the replies it is asked about.
 
     `by` says whether log-probabilities are asked for; where none come, its words count.
@@ -42,7 +48,7 @@ class Judge(AskedAbout):
 
 
 def _judge(
-    node: Node, *, when: Asked = ANY_REPLY, within: float = WITHIN_S, **options: Any
+    node: Node, *, when: AskingWhen = ANY_REPLY, within: float = WITHIN_S, **options: Any
 ) -> Judge:
     """Build the `Judge` from the keys of `judge`; `when` is (conditions, is near a threshold)."""
     return Judge(when=when[0], is_near=when[1], within_s=within, **options)
@@ -50,6 +56,6 @@ def _judge(
 
 JUDGE: Final = mapping(
     _judge,
-    {"model": MODEL, "when": ASKED, "by": word(BY), "within": duration(MAX_WITHIN)},
+    {"model": MODEL, "when": ASKING_WHEN, "by": word(BY), "within": duration(MAX_WITHIN)},
     required=("model",),
 )

@@ -40,8 +40,7 @@ from policies.deciding.actions import (
 from policies.deciding.asking import ASKING, ReplyCounts
 from policies.deciding.costs import COSTS, Costs
 from policies.deciding.judge import JUDGE, Judge
-from policies.deciding.narrowing import RulesFor, rules_for
-from policies.deciding.rules import RULES, Rule, canonical
+from policies.deciding.rules import RULES, Rule, RulesFor, canonical, rules_for
 from policies.deciding.second_opinion import SECOND_OPINION, SecondOpinion, check_near
 from policies.errors import InvalidDocumentError, Problem
 from policies.reading.reading import Node, abbreviate, suggestion
@@ -178,13 +177,13 @@ def _read_policy(document: Document) -> Policy:
     problems.
     """
     root = Node.root(document)
-    given = _POLICY.read(root)
-    mode, rules = given.get("mode", "enforce"), given.get("rules", ())
-    most = max(hold.approvals for hold in [Hold(), *_holds(given["default"], rules)])
+    values = _POLICY.read(root)
+    mode, rules = values.get("mode", "enforce"), values.get("rules", ())
+    most = max(hold.approvals for hold in [Hold(), *_holds(values["default"], rules)])
     if_unscored = Hold(approvals=most) if mode == "enforce" else Deliver()
-    certificate = given.pop("certificate", None)
+    certificate = values.pop("certificate", None)
     policy = Policy(
-        **{"mode": mode, "rules": rules, "on_score_error": if_unscored} | given,
+        **{"mode": mode, "rules": rules, "on_score_error": if_unscored} | values,
         digest=hashlib.sha256(canonical(document.value)).hexdigest()[:8],
         source=document.source,
         certificate_path=Path(document.source).parent / certificate if certificate else None,
@@ -265,7 +264,7 @@ def _read_name(node: Node) -> str:
 
 
 _POLICY: Final = mapping(
-    lambda node, **given: given,
+    lambda node, **values: values,
     {
         "version": Shape(_read_version, {"const": 1}),
         "name": Shape(_read_name, {"type": "string", "pattern": f"^{NAME.pattern}$"}),

@@ -26,7 +26,7 @@ from policies.reading.reading import Node
 from policies.reading.shapes import MODELS, Shape, duration, mapping, whole, word
 
 Start: TypeAlias = Literal["after", "with"]
-Asked: TypeAlias = tuple[When, bool]
+AskingWhen: TypeAlias = tuple[When, bool]
 """The conditions of the replies asked about, and whether these are all near a threshold."""
 
 STARTS: Final[tuple[Start, ...]] = ("after", "with")
@@ -34,13 +34,13 @@ NEAR_THRESHOLD: Final = "near_threshold"
 MAX_OPINIONS: Final = 8
 WITHIN_S: Final = 20.0
 MAX_WITHIN: Final = "10m"
-ANY_REPLY: Final[Asked] = When(), False
+ANY_REPLY: Final[AskingWhen] = When(), False
 LIFT: Final = 1.8  # log-odds; in three of four replies one agreeing reply lifts at most this far
 FALL: Final = 0.9  # log-odds; in three of four replies one differing reply lowers at most this far
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskedAbout:
+class Consultation:
     """The replies about which others are asked, and how long these replies wait.
 
     With `is_near` only replies near a threshold of the rules count, and `bands` are their
@@ -60,7 +60,7 @@ class AskedAbout:
         if not self.is_near:
             return self
         thresholds = (t for rule in rules if not rule.is_shadow for t in _thresholds(rule))
-        return replace(self, bands=around(thresholds))
+        return replace(self, bands=bands_around(thresholds))
 
     def is_wanted(self, facts: Facts) -> bool:
         """Return whether others are to be asked about the reply with these facts.
@@ -88,7 +88,7 @@ class AskedAbout:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SecondOpinion(AskedAbout):
+class SecondOpinion(Consultation):
     """The models to ask for a second opinion, and the replies they are asked about.
 
     `n` replies are asked for, from `models` in turn.
@@ -117,10 +117,10 @@ class SecondOpinion(AskedAbout):
         It names the models, the replies asked about, when others are asked and how long a reply
         waits.
         """
-        asked = " and ".join(dict.fromkeys(self.models_for(())))
+        models = " and ".join(dict.fromkeys(self.models_for(())))
         when = "together with the request" if self.start == "with" else "after their score"
         return (
-            f"asks {asked} for a second opinion about {self.where}, {when}, waiting at most "
+            f"asks {models} for a second opinion about {self.where}, {when}, waiting at most "
             f"{self.within_s:g} s"
         )
 
@@ -128,17 +128,17 @@ class SecondOpinion(AskedAbout):
 def _second_opinion(
     node: Node,
     *,
-    when: Asked = ANY_REPLY,
+    when: AskingWhen = ANY_REPLY,
     within: float = WITHIN_S,
     n: int = 1,
     start: Start = "after",
-    **given: Any,
+    **values: Any,
 ) -> SecondOpinion:
     """Build the `SecondOpinion` from its keys; `when` is (conditions, is near a threshold).
 
     Reported are a model named twice and, with `start: with`, conditions that look at the reply.
     """
-    models = given["from"]
+    models = values["from"]
     if len(set(models)) < len(models):
         node["from"].report(f"{node['from']} names a model twice; `n` asks one several times")
     conditions, is_near = when
@@ -152,19 +152,19 @@ def _second_opinion(
     )
 
 
-def _read_asked(node: Node) -> Asked:
+def _read_when(node: Node) -> AskingWhen:
     """Read `near_threshold` as (no conditions, True), or conditions as (conditions, False)."""
     if node.value == NEAR_THRESHOLD:
         return When(), True
     return WHEN_IN_BAND.read(node), False
 
 
-ASKED: Final = Shape(_read_asked, {"anyOf": [{"const": NEAR_THRESHOLD}, WHEN_IN_BAND.schema]})
+ASKING_WHEN: Final = Shape(_read_when, {"anyOf": [{"const": NEAR_THRESHOLD}, WHEN_IN_BAND.schema]})
 SECOND_OPINION: Final = mapping(
     _second_opinion,
     {
         "from": MODELS,
-        "when": ASKED,
+        "when": ASKING_WHEN,
         "n": whole(1, MAX_OPINIONS),
         "start": word(STARTS),
         "within": duration(MAX_WITHIN),
@@ -173,12 +173,12 @@ SECOND_OPINION: Final = mapping(
 )
 
 
-def check_near(node: Node, asked: AskedAbout | None, rules: Iterable[Rule]) -> None:
-    """Report `when: near_threshold` of `asked`, read at `node`, if no rule has a threshold.
+def check_near(node: Node, consultation: Consultation | None, rules: Iterable[Rule]) -> None:
+    """Report `when: near_threshold` of `consultation`, read at `node`, if no rule has a threshold.
 
-    Nothing is reported where `asked` is None.
+    Nothing is reported where `consultation` is None.
     """
-    if asked is not None and asked.is_near and not any(map(_has_threshold, rules)):
+    if consultation is not None and consultation.is_near and not any(map(_has_threshold, rules)):
         near = node["when"]
         near.report(f"{near} is near_threshold, and no rule has a threshold of confidence")
 
@@ -200,7 +200,7 @@ def _thresholds(rule: Rule) -> list[float]:
     return [edge for edge in edges if 0 < edge < 1]
 
 
-def around(thresholds: Iterable[float]) -> tuple[Band, ...]:
+def bands_around(thresholds: Iterable[float]) -> tuple[Band, ...]:
     """Return the bands of confidences that one other reply can move across a threshold.
 
     A band is from `LIFT` below a threshold to `FALL` above it, in log-odds; touching bands are

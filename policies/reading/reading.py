@@ -112,5 +112,5 @@ def abbreviate(value: Value) -> str:
 
 def suggestion(name: str, valid: Collection[str]) -> str:
     """Return `; did you mean 'NAME'?` with the valid name nearest to `name`, or "" without one."""
-    meant = nearest(name, valid)
-    return f"; did you mean {meant!r}?" if meant else ""
+    match = nearest(name, valid)
+    return f"; did you mean {match!r}?" if match else ""

@@ -178,9 +178,9 @@ def duration(longest: str) -> Shape[float]:
         Zero and anything else are reported and give 1.0.
         """
         seconds = duration_s(node.value) if isinstance(node.value, str) else None
-        shown = abbreviate(node.value)
+        text = abbreviate(node.value)
         if seconds is None:
-            node.report(f"{node} must be a duration such as 30s, 30m, 2h or 7d, not {shown}")
+            node.report(f"{node} must be a duration such as 30s, 30m, 2h or 7d, not {text}")
         elif not 0 < seconds <= longest_s:
             node.report(f"{node} must be more than 0s and at most {longest}, not {node.value}")
         return seconds or 1.0
@@ -224,21 +224,21 @@ def mapping(
         Report problems.
         """
         before = len(node.problems)
-        given = _check_keys(node, keys)
+        present = _check_keys(node, keys)
         if null_is_absent:
-            given = {key for key in given if node[key].value is not None}
+            present = {key for key in present if node[key].value is not None}
         is_mapping = node.value is None or isinstance(node.value, dict)
-        missing = [key for key in required if key not in given]
+        missing = [key for key in required if key not in present]
         if missing and example and is_mapping:
             node.report(f"{node} needs {example}")
         for key in missing if is_mapping and not example else ():
             node.report(f"missing key {key!r} in {node}")
-        if needs and given.isdisjoint(needs) and len(node.problems) == before:
+        if needs and present.isdisjoint(needs) and len(node.problems) == before:
             node.report(f"{node} needs {either(needs)}")
-        for key in [key for key in alone if key in given and len(given) > 1][:1]:
-            others = " and ".join(other for other in keys if other in given and other != key)
+        for key in [key for key in alone if key in present and len(present) > 1][:1]:
+            others = " and ".join(other for other in keys if other in present and other != key)
             node[key].report(f"{node[key]} stands alone, without {others}")
-        values = {key: shape.read(node[key]) for key, shape in keys.items() if key in given}
+        values = {key: shape.read(node[key]) for key, shape in keys.items() if key in present}
         values |= {key: keys[key].read(node[key].without_problems()) for key in missing}
         return build(node if len(node.problems) == before else node.without_problems(), **values)
 

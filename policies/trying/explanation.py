@@ -26,7 +26,7 @@ from policies.trying.matches import held_reasons
 
 Verdict: TypeAlias = Literal["matched", "shadowed", "no score", "not matched", "not evaluated"]
 
-_SHOWN: Final = {
+_LABELS: Final = {
     "matched": "yes",
     "shadowed": "shadow",
     "no score": "?",
@@ -50,7 +50,7 @@ class Trace:
 
     def __str__(self) -> str:
         """Return one line: `yes`, `shadow`, `?`, `no` or nothing, then the rule and its reasons."""
-        return f"{_SHOWN[self.verdict]:>6}  {self.rule}: {'; '.join(self.reasons)}"
+        return f"{_LABELS[self.verdict]:>6}  {self.rule}: {'; '.join(self.reasons)}"
 
 
 @dataclass(frozen=True, slots=True)

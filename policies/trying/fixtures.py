@@ -51,9 +51,9 @@ class FixtureResult:
         """Return `ok` and the name, or `DIFF`, the place, the differences and the explanation."""
         if not self.differences:
             return f"ok    {self.fixture.name}"
-        why = "\n".join(f"      {line}" for line in str(self.explanation).splitlines())
+        explanation = "\n".join(f"      {line}" for line in str(self.explanation).splitlines())
         different = "\n".join(f"      {line}" for line in self.differences)
-        return f"DIFF  {self.fixture.name} ({self.fixture.place})\n{different}\n{why}"
+        return f"DIFF  {self.fixture.name} ({self.fixture.place})\n{different}\n{explanation}"
 
 
 def load_fixtures(path: Path) -> list[Fixture]:
@@ -104,9 +104,9 @@ def _differences(expected: Mapping[str, Any], decision: Decision) -> tuple[str, 
     """
     found = decision_as_values(decision)
     return tuple(
-        f"{name:9} expected {_word(wanted)}, got {_word(found.get(name))}"
-        for name, wanted in expected.items()
-        if wanted != found.get(name, [] if name == "shadowed" else None)
+        f"{name:9} expected {_word(value)}, got {_word(found.get(name))}"
+        for name, value in expected.items()
+        if value != found.get(name, [] if name == "shadowed" else None)
     )
 
 

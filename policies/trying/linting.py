@@ -66,14 +66,14 @@ def _unreachable(policy: Policy) -> Iterator[Problem]:
     for rule in policy.rules:
         shadowing = _rules_shadowing(above, rule)
         if not rule.is_shadow:
-            above.append((rule, _but_confidence(rule.when)))
+            above.append((rule, _other_conditions(rule.when)))
         if shadowing:
             names = " and ".join(repr(each.name) for each in shadowing)
             they = "rule" if len(shadowing) == 1 else "rules"
             same = shadowing[0].when == rule.when and shadowing[0].then != rule.then
-            why = "has the same conditions and another action" if same else "decides before it"
-            why = why if len(shadowing) == 1 else "decide before it"
-            yield _warning(policy, rule, f"can never match: {they} {names} {why}")
+            reason = "has the same conditions and another action" if same else "decides before it"
+            reason = reason if len(shadowing) == 1 else "decide before it"
+            yield _warning(policy, rule, f"can never match: {they} {names} {reason}")
 
 
 def _rules_shadowing(above: Sequence[_Conditions], rule: Rule) -> list[Rule]:
@@ -81,7 +81,7 @@ def _rules_shadowing(above: Sequence[_Conditions], rule: Rule) -> list[Rule]:
 
     `above` holds the rules above it that are not in shadow, with their other conditions.
     """
-    narrow = _but_confidence(rule.when)
+    narrow = _other_conditions(rule.when)
     return _rules_covering(rule, [each for each, wide in above if _covers(wide, narrow)])
 
 
@@ -148,7 +148,7 @@ def _condition_covers(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def _but_confidence(when: When) -> Mapping[str, Any]:
+def _other_conditions(when: When) -> Mapping[str, Any]:
     """Return the given conditions by name, without the one on the confidence."""
     return {name: getattr(when, name) for name in when.condition_names() if name != "confidence"}
 
@@ -161,7 +161,7 @@ def _comparable(policy: Policy) -> Iterator[tuple[Rule, Band, Rule, Band]]:
     alike: defaultdict[Hashable, list[tuple[Rule, Band]]] = defaultdict(list)
     for rule in policy.rules:
         if not rule.is_shadow and isinstance(band := rule.when.confidence, Band):
-            alike[tuple(_but_confidence(rule.when).items())].append((rule, band))
+            alike[tuple(_other_conditions(rule.when).items())].append((rule, band))
     for rules in alike.values():
         for (upper, one), (lower, other) in combinations(rules, 2):
             yield upper, one, lower, other
@@ -250,7 +250,7 @@ def _escalates(policy: Policy, rule: Rule, model: str) -> bool:
         return False
     narrowed = replace(rule, when=replace(rule.when, model=Globs((model,))))
     above = takewhile(lambda each: each.name != rule.name, policy.rules)
-    deciding = [(each, _but_confidence(each.when)) for each in above if not each.is_shadow]
+    deciding = [(each, _other_conditions(each.when)) for each in above if not each.is_shadow]
     return not _rules_shadowing(deciding, narrowed)
 
 
@@ -265,11 +265,11 @@ def _promises(policy: Policy) -> Iterator[Problem]:
         if not isinstance(condition, MaxError):
             continue
         if not condition.grants:
-            why = "does not grant it" if policy.certificate else "is not there"
+            reason = "does not grant it" if policy.certificate else "is not there"
             yield _warning(
                 policy,
                 rule,
-                f"never matches: a certificate for max_error {condition.max_error:g} {why}; "
+                f"never matches: a certificate for max_error {condition.max_error:g} {reason}; "
                 "`pinocchio certify` writes one",
             )
         is_partial = index > 0 or rule.when.condition_names() != ["confidence"]

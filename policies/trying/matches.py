@@ -53,8 +53,8 @@ def call_reason(tools: ToolCalls | None, call: ToolCall) -> str | None:
     """
     for pattern in (tools.patterns or ()) if tools is not None else ():
         if pattern.match(call):
-            told = _pattern(pattern, call)
-            return f"{call.name} matches {told}" if told else None
+            text = _pattern(pattern, call)
+            return f"{call.name} matches {text}" if text else None
     return None
 
 
@@ -88,16 +88,16 @@ def _pattern(pattern: ToolPattern, call: ToolCall) -> str:
     For example `run_*, sql *DELETE*`; "" for a pattern that every call matches.
     """
     name = _first(pattern.names, pattern.matched_name(call) or call.name)
-    told = [name] if name != "*" else []
+    parts = [name] if name != "*" else []
     if pattern.words is not None:
-        told.append(f"the word {_either(sorted(pattern.words.given & {*words_in(call.name)}))}")
-    told += [_argument(each, call) for each in pattern.arguments]
+        parts.append(f"the word {_either(sorted(pattern.words.words & {*words_in(call.name)}))}")
+    parts += [_argument(each, call) for each in pattern.arguments]
     if pattern.marked is not None:
         found = [f"{arg} {mark}".strip() for mark, arg in pattern.marked.find_marks(call)[:3]]
-        told.append(f"marked {', '.join(found) or 'perhaps: its marks are not known'}")
+        parts.append(f"marked {', '.join(found) or 'perhaps: its marks are not known'}")
     if pattern.risk is not None:
-        told.append(f"risk {call.risk or 'not known'}")
-    return ", ".join(told)
+        parts.append(f"risk {call.risk or 'not known'}")
+    return ", ".join(parts)
 
 
 def _first(globs: Globs, text: str) -> str:
@@ -160,13 +160,13 @@ def _confidence_reason(condition: Confidence, facts: Facts) -> str:
 
     For a certified threshold: `confidence 0.9100 is at least the certified 0.83`.
     """
-    sure = f"confidence {facts.confidence:.4f}"
+    text = f"confidence {facts.confidence:.4f}"
     if isinstance(condition, LowestShare):
-        return f"{sure} is {condition}"
+        return f"{text} is {condition}"
     grant = condition.grant(facts) if isinstance(condition, MaxError) else None
     if grant is not None:
-        return f"{sure} is at least the certified {grant.threshold:g}"
-    return f"{sure} is {condition}"
+        return f"{text} is at least the certified {grant.threshold:g}"
+    return f"{text} is {condition}"
 
 
 def _fact_reason(condition: Any, name: str, facts: Facts) -> str:

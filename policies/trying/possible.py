@@ -40,11 +40,11 @@ def possible_decisions(
     if len(facts.tools) > 1:
         for call in facts.tools:
             alone = _possible(policy, facts, (call,), lacks)
-            found = _once(strictest((one, other)) for one in found for other in alone)
+            found = _without_repeats(strictest((one, other)) for one in found for other in alone)
     return tuple(each for each in found if each.label == label) or found
 
 
-def _once(decisions: Iterable[Decision]) -> tuple[Decision, ...]:
+def _without_repeats(decisions: Iterable[Decision]) -> tuple[Decision, ...]:
     """Return the decisions without repeated labels, of each label the last one."""
     return tuple({each.label: each for each in decisions}.values())
 

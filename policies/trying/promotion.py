@@ -34,13 +34,13 @@ def promote(text: str, source: str, rule: str | None = None) -> str:
     if rule is None:
         if before.is_enforced:
             raise ValueError(f"policy {before.name} is enforced already")
-        wanted, location = replace(before, mode="enforce"), ("mode",)
-        return _replace_word(text, wanted, location, _MODE, "enforce")
+        promoted, location = replace(before, mode="enforce"), ("mode",)
+        return _replace_word(text, promoted, location, _MODE, "enforce")
     index = _index(before, rule)
     rules = list(before.rules)
     rules[index] = replace(rules[index], is_shadow=False)
-    wanted = replace(before, rules=tuple(rules))
-    return _replace_word(text, wanted, ("rules", index, "shadow"), _SHADOW, "false")
+    promoted = replace(before, rules=tuple(rules))
+    return _replace_word(text, promoted, ("rules", index, "shadow"), _SHADOW, "false")
 
 
 def _index(policy: Policy, name: str) -> int:
@@ -58,14 +58,14 @@ def _index(policy: Policy, name: str) -> int:
 
 
 def _replace_word(
-    text: str, wanted: Policy, location: Location, pattern: re.Pattern[str], word: str
+    text: str, promoted: Policy, location: Location, pattern: re.Pattern[str], word: str
 ) -> str:
     """Return the text with a match of `pattern` replaced by `word`, in the line at `location`.
 
-    It is the first match on that line with which the text means the policy `wanted`. Raises
+    It is the first match on that line with which the text means the policy `promoted`. Raises
     ValueError where none does, or InvalidDocumentError where a result was invalid and none fits.
     """
-    number = parse_document(text, wanted.source).line(location)
+    number = parse_document(text, promoted.source).line(location)
     lines = text.splitlines(keepends=True)
     line = lines[number - 1]
     refused: InvalidDocumentError | None = None
@@ -73,13 +73,13 @@ def _replace_word(
         changed = line[: match.start()] + match["before"] + word + line[match.end() :]
         candidate = "".join((*lines[: number - 1], changed, *lines[number:]))
         try:
-            if _meaning(parse_policy(candidate, wanted.source)) == _meaning(wanted):
+            if _meaning(parse_policy(candidate, promoted.source)) == _meaning(promoted):
                 return candidate
         except InvalidDocumentError as error:
             refused = error
     if refused is not None:
         raise refused
-    raise ValueError(f"{wanted.source}:{number}: this is not written plainly; change it by hand")
+    raise ValueError(f"{promoted.source}:{number}: this is not written plainly; change it by hand")
 
 
 def _meaning(policy: Policy) -> tuple[str, tuple[Rule, ...]]:

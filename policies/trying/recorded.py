@@ -149,7 +149,7 @@ _SPECIAL: Final[Mapping[str, Shape[Any]]] = {
     **dict.fromkeys(("unaided", "unaided_score", "support"), _SHARE),
 }
 FACTS: Final = mapping(
-    lambda node, confidence=None, **given: Facts(confidence, **given),
+    lambda node, confidence=None, **values: Facts(confidence, **values),
     {each.name: _SPECIAL.get(each.name, TEXT) for each in fields(Facts) if each.init},
     required=("model",),
     null_is_absent=True,

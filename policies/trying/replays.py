@@ -27,7 +27,7 @@ from policies.deciding.actions import Action, Hold
 from policies.deciding.costs import Costs
 from policies.deciding.decision import Decision
 from policies.deciding.policy import Policy
-from policies.trying.heard import counts, facts_known_to, judgements, without_opinions
+from policies.trying.known_facts import counts, facts_known_to, judgements, without_opinions
 from policies.trying.possible import possible_decisions
 
 DAY_S = 86_400.0
@@ -35,7 +35,7 @@ LEAST_DAYS = 0.8
 Possible: TypeAlias = tuple[Decision, ...]
 """The decisions that are possible for one reply; at least one."""
 Z_95 = 1.959964
-LONGEST_SHOWN = 40  # characters
+LONGEST_VALUE = 40  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Side:
     not in `actions`, `queues` or `errors`, but their possible actions are in `most_delivered`,
     `most_queued` and `most_cost`, which are upper limits.
 
-    Others are asked about `opinions` replies; `unheard` of these have no recorded answers and are
+    Others are asked about `opinions` replies; `unanswered` of these have no recorded answers and
     judged without. A judge is asked about `judged` replies, of which `unjudged` are decided
     without its answer. If nobody were asked, `delivered_alone` would be delivered.
     """
@@ -125,7 +125,7 @@ class Side:
     most_cost: float | None = None
     is_shadow: bool = False
     opinions: int = 0
-    unheard: int = 0
+    unanswered: int = 0
     delivered_alone: int = 0
     judged: int = 0
     unjudged: int = 0
@@ -169,13 +169,13 @@ class Side:
 
     def _describe_opinions(self) -> str:
         """Return the line of the report about second opinions."""
-        unheard = ""
-        if self.unheard:
-            unheard = f"; what they say about {self.unheard} is not known, and is left out"
+        unanswered = ""
+        if self.unanswered:
+            unanswered = f"; what they say about {self.unanswered} is not known, and is left out"
         return (
             f"  second opinions about {plural(self.opinions, 'reply', 'replies')} "
             f"({self.opinions / self.replies:.2f} calls a reply): {self.delivered} are delivered, "
-            f"without them {self.delivered_alone}{unheard}"
+            f"without them {self.delivered_alone}{unanswered}"
         )
 
     def _describe_judge(self) -> str:
@@ -193,14 +193,14 @@ class Side:
         """Return the line of the report on a queue: holds, their share of replies, holds a day."""
         low, high = self.queues.get(queue, 0), self.most_queued[queue]
 
-        def shown(numbers: Sequence[str]) -> str:
+        def span(numbers: Sequence[str]) -> str:
             return " to ".join(dict.fromkeys(numbers))
 
         both = (low, high)
-        parts = [shown([f"{each / self.replies:.1%}" for each in both])]
+        parts = [span([f"{each / self.replies:.1%}" for each in both])]
         if self.days:
-            parts.append(f"{shown([f'{each / self.days:.1f}' for each in both])} a day")
-        return f"  review queue {queue}: {shown([str(each) for each in both])} ({', '.join(parts)})"
+            parts.append(f"{span([f'{each / self.days:.1f}' for each in both])} a day")
+        return f"  review queue {queue}: {span([str(each) for each in both])} ({', '.join(parts)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,8 +261,8 @@ class _PolicyReplay:
 
     def __init__(self, policy: Policy, recorded: Sequence[Exchange]) -> None:
         self.policy = policy
-        self.heard = [facts_known_to(policy, each.facts) for each in recorded]
-        pairs = zip(recorded, self.heard, strict=True)
+        self.known = [facts_known_to(policy, each.facts) for each in recorded]
+        pairs = zip(recorded, self.known, strict=True)
         self.exchanges = _add_shares([replace(e, facts=h.facts) for e, h in pairs], policy)
         self.decisions = _decide_all(policy, self.exchanges)
 
@@ -276,18 +276,18 @@ class _PolicyReplay:
         Where it asks others or a judge, their price is added and `delivered_alone` counted without.
         """
         found = _side(self.policy, self.exchanges, self.decisions, costs)
-        (asked, unheard), (judged, unjudged) = counts(self.heard), judgements(self.heard)
-        if not asked and not judged:
+        (opinions, unanswered), (judged, unjudged) = counts(self.known), judgements(self.known)
+        if not opinions and not judged:
             return found
         alone = [replace(e, facts=without_opinions(e.facts)) for e in self.exchanges]
         surely = [d for d in _decide_all(self.policy, alone) if all(map(_is_delivered, d))]
-        calls = asked * (self.policy.second_opinion.n if self.policy.second_opinion else 0)
+        calls = opinions * (self.policy.second_opinion.n if self.policy.second_opinion else 0)
         prices = costs or self.policy.costs or Costs()
         price = prices.second_opinion * calls + prices.judge * judged
         return replace(
             found,
-            opinions=asked,
-            unheard=unheard,
+            opinions=opinions,
+            unanswered=unanswered,
             delivered_alone=len(surely),
             judged=judged,
             unjudged=unjudged,
@@ -314,27 +314,27 @@ def _changes(
     for old, new in () if is_same_policy else pairs:
         old_actions, new_actions = {d.action for d in old}, {d.action for d in new}
         if old_actions.isdisjoint(new_actions):
-            changes[_told_apart(old, new)] += 1
+            changes[_describe_change(old, new)] += 1
         elif not (_is_known(old) and _is_known(new)):
             unknown += 1
     return dict(changes.most_common()), unknown
 
 
-def shown_decision(decision: Decision) -> str:
+def describe_decision(decision: Decision) -> str:
     """Return action and rule in words: `hold by rule 'unsure'`."""
     if decision.because == "rule":
         return f"{decision.action.name} by rule {decision.rule!r}"
     return f"{decision.action.name} by {decision.rule}"
 
 
-def shown_decisions(possible: Possible) -> str:
+def describe_decisions(possible: Possible) -> str:
     """Return all possible decisions in words: `hold by rule 'unsure' or deliver by default`."""
-    return " or ".join(map(shown_decision, possible))
+    return " or ".join(map(describe_decision, possible))
 
 
-def _told_apart(old: Possible, new: Possible) -> tuple[str, str]:
+def _describe_change(old: Possible, new: Possible) -> tuple[str, str]:
     """Return (old, new) in words; where they are the same, with the options that differ."""
-    before, after = shown_decisions(old), shown_decisions(new)
+    before, after = describe_decisions(old), describe_decisions(new)
     if before != after:
         return before, after
     pairs = [(a.action, b.action) for a, b in zip(old, new, strict=True)]
@@ -350,14 +350,14 @@ def _option(action: Action, each: Field[Any]) -> object:
 
 def _options(possible: Possible, names: Collection[str]) -> str:
     """Return these options of the actions as a policy spells them: `queue oncall, expires 30 s`."""
-    told = []
+    options = []
     for action in (each.action for each in possible):
         for each in fields(action):
             if each.name in names:
-                told.append(
+                options.append(
                     f"{each.name.removesuffix('_s')} {_format_value(_option(action, each))}"
                 )
-    return ", ".join(told)
+    return ", ".join(options)
 
 
 def _format_value(value: object) -> str:
@@ -367,7 +367,7 @@ def _format_value(value: object) -> str:
     if isinstance(value, tuple):
         return " and ".join(map(str, value)) or "none"
     text = "not given" if value is None else str(getattr(value, "name", value))
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."
 
 
 def _side(
@@ -378,7 +378,7 @@ def _side(
 ) -> Side:
     """Return a `Side` of decisions on exchanges, before second opinions and judges are priced."""
     costs = costs or policy.costs
-    known = [each[0] for each in decisions if _is_known(each)]
+    decided = [each[0] for each in decisions if _is_known(each)]
     pairs = list(zip(exchanges, decisions, strict=True))
     delivered = [each for each, possible in pairs if all(map(_is_delivered, possible))]
     maybe = [each for each, possible in pairs if any(map(_is_delivered, possible))]
@@ -390,15 +390,15 @@ def _side(
     return Side(
         f"{policy.name}@{policy.digest}",
         len(decisions),
-        dict(Counter(each.action.name for each in known)),
-        dict(Counter(map(shown_decisions, decisions)).most_common()),
-        dict(Counter(d.action.queue for d in known if isinstance(d.action, Hold))),
+        dict(Counter(each.action.name for each in decided)),
+        dict(Counter(map(describe_decisions, decisions)).most_common()),
+        dict(Counter(d.action.queue for d in decided if isinstance(d.action, Hold))),
         _errors(_one_per_conversation(delivered)),
         _days(exchanges),
         price,
         manual,
         costs.currency if costs else "",
-        len(decisions) - len(known),
+        len(decisions) - len(decided),
         tuple(_count_lacking(policy, exchanges, decisions)),
         len(delivered),
         len(maybe),

@@ -23,7 +23,7 @@ from proxy.exchange.request import CompletionRequest
 from proxy.formats import Ending, Format, Json
 from proxy.formats.events.called import tool_calls, without_calls
 from proxy.formats.responses.responses_items import calls_made
-from proxy.holds.held import comes_later, placeholder_for, postpone
+from proxy.holds.held import is_answered_later, placeholder_for, postpone
 from proxy.holds.mcp_approvals import approving_items
 from proxy.http.wire.headers import REVIEW_ID
 from proxy.http.wire.http import Reply
@@ -162,7 +162,7 @@ async def _hold(job: Job, answer: Answer, outcome: Outcome, hold: Hold) -> Json 
         outcome.is_rewritten = held.revised is not None
         return await holding.revised_completion(held, answer)
     refusal = withheld_error(state, hold, answer, request, held)
-    if not job.is_status_out and comes_later(state, hold, request, job.http):
+    if not job.is_status_out and is_answered_later(state, hold, request, job.http):
         postpone(answer, request.format, held.id)
     elif refusal is not None:
         _raise_in_time(job, outcome, refusal, answer)

@@ -294,7 +294,7 @@ class DeskServer:
                 feed.wake()
                 return
             noted = held.queue, verdict.verdict, waited_s
-            loop.call_soon_threadsafe(parts.verdicts.hear, held.id)
+            loop.call_soon_threadsafe(parts.verdicts.wake, held.id)
             if parts.peers is not None:
                 parts.peers.tell_others("decided", held.id)
             loop.call_soon_threadsafe(decided.note, *noted)

@@ -31,7 +31,7 @@ from proxy.scoring.scoring import Scoring
 from proxy.store.record.writer import Records
 from proxy.store.reviews.audit_writer import AuditWriter
 from proxy.store.reviews.held_replies import Store
-from proxy.upstreams.router import Router, as_it_is
+from proxy.upstreams.router import Router, unwrapped
 
 if TYPE_CHECKING:
     from proxy.observe.telemetry import Telemetry
@@ -81,7 +81,7 @@ class Generation:
         self.number = number
         self.setup = setup
         self.digest = _digest_of(setup)
-        wrap = as_it_is if parts.telemetry is None else parts.telemetry.wrap
+        wrap = unwrapped if parts.telemetry is None else parts.telemetry.wrap
         self.router: Router = Router(setup.config, before.router if before else None, wrap)
         facts = setup.facts
         self.scores: Scores = RecalibratedScores(parts.scoring, setup.recalibrations, facts)

@@ -1,7 +1,7 @@
 """Held replies: how they are stored, bound to their request, waited for and fetched.
 
 Reviewers decide at the desk (`desk/decisions/desk.py`). `desk/listening.py` then calls
-`Verdicts.hear` to wake the requests that wait here; decisions made in other processes are found by
+`Verdicts.wake` to wake the requests that wait here; decisions made in other processes are found by
 polling the store. `Holds.wait_for_state` returns the state of a hold, and `completions/apply.py`
 sends it.
 """

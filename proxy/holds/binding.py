@@ -76,17 +76,17 @@ class Approvals:
         """All hold actions of the policies."""
         return [each.action for each in self._decisions.values() if isinstance(each.action, Hold)]
 
-    def request_digest(self, asked: CompletionRequest, query: str) -> str | None:
+    def request_digest(self, request: CompletionRequest, query: str) -> str | None:
         """Return the SHA-256 (hex) of a request and its query, which binds a held reply's calls.
 
         None without tools in the request, where no policy can hold, or for a conversation or
         container that upstream keeps.
         """
-        payload = asked.payload
+        payload = request.payload
         if not self._decisions or not (payload.get("tools") or payload.get("functions")):
             return None
-        besides = [query, *self._policies]
-        return digest_of_request(asked, besides, is_alike_streamed=self._is_alike_streamed)
+        extras = [query, *self._policies]
+        return digest_of_request(request, extras, is_alike_streamed=self._is_alike_streamed)
 
     def bind_reply(
         self, held: HeldReply, decision: Decision, format: Format, request_digest: str
@@ -171,22 +171,22 @@ def _is_in_force(held: HeldReply) -> bool:
     return held.current_state != EXPIRED and not held.is_forgotten
 
 
-def _rank(standing: str) -> int:
-    return _ORDER.index(standing) if standing in _ORDER else len(_ORDER)
+def _rank(state: str) -> int:
+    return _ORDER.index(state) if state in _ORDER else len(_ORDER)
 
 
 # --- digests of requests and rules ------------------------------------------------------------
 
 
 def digest_of_request(
-    asked: CompletionRequest, besides: Sequence[str] = (), *, is_alike_streamed: bool = False
+    request: CompletionRequest, extras: Sequence[str] = (), *, is_alike_streamed: bool = False
 ) -> str | None:
     """Return the SHA-256 of a request's content, or None where it cannot be determined.
 
     The body's layout makes no difference.
 
     All of the body counts, since a reply to another request was not approved, and so do `domain`,
-    `tags` and `besides`. What coding agents add beside the user's words does not count, because it
+    `tags` and `extras`. What coding agents add beside the user's words does not count, because it
     changes with every request: reminders in the user's messages, system messages after the user's
     first one, and the line that names the client. The ids of calls and of their results are
     replaced by their order, because an agent that restarts gets other ids for the same calls. With
@@ -196,7 +196,7 @@ def digest_of_request(
     it, unseen here.
     """
     try:
-        payload = _exactly(asked.body)
+        payload = _exactly(request.body)
         if isinstance(payload, dict):
             if any(payload.get(name) is not None for name in _GROWING):
                 return None
@@ -204,7 +204,7 @@ def digest_of_request(
                 payload = {name: each for name, each in payload.items() if name not in _STREAMING}
             payload = _without_asides(payload)
             _rename_ids([*_list_member(payload, "messages"), *_list_member(payload, "input")])
-        facts = [asked.format.name, asked.domain, sorted(asked.tags), list(besides)]
+        facts = [request.format.name, request.domain, sorted(request.tags), list(extras)]
         return hashlib.sha256(_canonical([*facts, payload])).hexdigest()
     except RecursionError:
         return None
@@ -377,9 +377,9 @@ def _digest_of_rule(policy: Policy, decision: Decision, others: Sequence[str]) -
     """
     conditions = {rule.name: rule.digest for rule in policy.rules}
     above = conditions.get(decision.rule, policy.digest)
-    told = [policy.name, decision.rule, above, repr(decision.action), *others]
+    facts = [policy.name, decision.rule, above, repr(decision.action), *others]
     if (hold := _hold_in(decision.action)) is not None and hold.approvals > 1:
-        told.append(f"approvals: {hold.approvals}")
+        facts.append(f"approvals: {hold.approvals}")
     if hold is not None and hold.escalate_s is not None:
-        told.append(f"escalate: {hold.escalate_s} {hold.escalate_to}")
-    return hashlib.sha256(_canonical(told)).hexdigest()
+        facts.append(f"escalate: {hold.escalate_s} {hold.escalate_to}")
+    return hashlib.sha256(_canonical(facts)).hexdigest()

@@ -80,12 +80,12 @@ class Conversations:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def of(self, asked: CompletionRequest) -> str:
+    def of(self, request: CompletionRequest) -> str:
         """Return the digest of a request's conversation, the same for all its requests.
 
         It has 16 hexadecimal digits.
         """
-        return asked.conversation or self._openings.conversation_of(asked)
+        return request.conversation or self._openings.conversation_of(request)
 
     def get(self, id: str, key_hash: str) -> RememberedResponse | None:
         """Return what this process remembers of a response, or None."""
@@ -122,7 +122,7 @@ class Conversations:
         return None if found == (None, None) else found
 
     def keep(
-        self, asked: CompletionRequest, response: Mapping[str, Any], key_hash: str, upstream: str
+        self, request: CompletionRequest, response: Mapping[str, Any], key_hash: str, upstream: str
     ) -> None:
         """Remember a response that upstream stores, with its request, for `previous_response_id`.
 
@@ -131,16 +131,16 @@ class Conversations:
         """
         self.approvals.note(response, key_hash)
         id = response.get("id")
-        if not isinstance(id, str) or asked.payload.get("store") is False:
+        if not isinstance(id, str) or request.payload.get("store") is False:
             return
         remembered = RememberedResponse(
             upstream,
-            asked.model,
-            asked.domain,
-            asked.tags,
-            compact(_payload(asked.payload)),
+            request.model,
+            request.domain,
+            request.tags,
+            compact(_payload(request.payload)),
             compact(latest(_list(response.get("output")))),
-            asked.conversation,
+            request.conversation,
         )
         self._put((id, key_hash), remembered)
 
@@ -156,26 +156,26 @@ class Conversations:
         if (dropped := self._kept.pop(key, None)) is not None:
             self._bytes -= dropped.size
 
-    def add_earlier_text(self, asked: CompletionRequest, key_hash: str) -> CompletionRequest:
+    def add_earlier_text(self, request: CompletionRequest, key_hash: str) -> CompletionRequest:
         """Return the request with the conversation that it continues before its own input.
 
         Unchanged if it has no `previous_response_id`, the response is not known to this key, or its
         input cannot be read.
         """
-        id = asked.payload.get("previous_response_id")
+        id = request.payload.get("previous_response_id")
         before = self.get(id, key_hash) if isinstance(id, str) else None
         if before is None:
-            return asked
+            return request
         earlier = json_object(before.payload) or {}
         try:
-            own = as_items(asked.payload.get("input"))
+            own = as_items(request.payload.get("input"))
         except ValueError:
-            return asked
-        kept = {k: v for k, v in asked.payload.items() if k != "previous_response_id"}
-        gone = {name: earlier[name] for name in ELSEWHERE if earlier.get(name)}
+            return request
+        fields = {k: v for k, v in request.payload.items() if k != "previous_response_id"}
+        earlier_fields = {name: earlier[name] for name in ELSEWHERE if earlier.get(name)}
         items = [*_list(earlier.get("input")), *(_items(before.output)), *own]
-        whole = {**kept, **gone, "input": items}
-        return replace(asked, payload=whole, conversation=before.conversation)
+        payload = {**fields, **earlier_fields, "input": items}
+        return replace(request, payload=payload, conversation=before.conversation)
 
     def note_held(self, id: Any, key_hash: str, held_id: str) -> None:
         """Remember the id under which a response is held; does nothing if `id` is no text.
@@ -196,16 +196,16 @@ class Conversations:
         return self._held.get((id, key_hash))
 
 
-def going_on_with(asked: CompletionRequest, id: str) -> CompletionRequest:
+def with_previous_response(request: CompletionRequest, id: str) -> CompletionRequest:
     """Return a copy of the request with `id` as its `previous_response_id`.
 
     A body that cannot be edited, such as a compressed one, leaves the request unchanged.
     """
     try:
-        body = replace_member(asked.body, "previous_response_id", id)
+        body = replace_member(request.body, "previous_response_id", id)
     except ValueError:
-        return asked
-    return replace(asked, body=body, payload={**asked.payload, "previous_response_id": id})
+        return request
+    return replace(request, body=body, payload={**request.payload, "previous_response_id": id})
 
 
 def _payload(payload: Json) -> Json:
@@ -214,11 +214,11 @@ def _payload(payload: Json) -> Json:
     Of a long `input` only the last items are kept; an unreadable one is left out. Members that are
     null are left out, too.
     """
-    kept = {name: payload[name] for name in _OF_PAYLOAD if payload.get(name) is not None}
+    fields = {name: payload[name] for name in _OF_PAYLOAD if payload.get(name) is not None}
     try:
-        return {**kept, "input": recent(as_items(payload.get("input")))}
+        return {**fields, "input": recent(as_items(payload.get("input")))}
     except ValueError:
-        return kept
+        return fields
 
 
 def _list(value: Any) -> list[Any]:

@@ -17,7 +17,7 @@ from proxy.exchange.request import CompletionRequest
 from proxy.formats import FORMATS, MEMBER, RESPONSES, Choice, Format, Json
 from proxy.gate.key_hash import hash_key
 from proxy.holds.binding import Earlier, may_go_out
-from proxy.holds.conversations import Conversations, going_on_with
+from proxy.holds.conversations import Conversations, with_previous_response
 from proxy.holds.kept_scores import HELD_BEFORE, kept_score, score_to_keep
 from proxy.holds.mcp_approvals import approving_items
 from proxy.http.wire import headers as names
@@ -44,7 +44,7 @@ def held_format(id: str) -> Format | None:
 
 def held_reply(
     answer: Answer,
-    asked: CompletionRequest,
+    request: CompletionRequest,
     outcome: Outcome,
     hold: Hold,
     *,
@@ -57,11 +57,11 @@ def held_reply(
         id=id,
         key_hash=key_hash,
         queue=hold.queue,
-        model=asked.model,
+        model=request.model,
         policy=outcome.decision.label if outcome.decision else "",
         confidence=outcome.confidence,
         calibrator=outcome.calibrator,
-        question=asked.format.last_question(asked.payload),
+        question=request.format.last_question(request.payload),
         reply=answer.stored_body(),
         created_at=now,
         expires_at=now + hold.expires_s,
@@ -70,9 +70,9 @@ def held_reply(
         escalate_at=None if hold.escalate_s is None else now + hold.escalate_s,
         escalate_to=hold.escalate_to,
         request_id=outcome.request_id,
-        team=asked.caller.team,
-        path=asked.format.path,
-        request=asked.body,
+        team=request.caller.team,
+        path=request.format.path,
+        request=request.body,
         findings=score_to_keep(outcome),
     )
 
@@ -105,23 +105,23 @@ async def fetch_held(
     held = await store.get(id)
     if held is None or not hmac.compare_digest(held.key_hash, hash_key(request)):
         raise NotFoundError(f"there is no held reply {id!r}", code="held_reply_not_found")
-    standing, status = held.current_state, 200
+    state, status = held.current_state, 200
     fields: Headers = [(b"content-type", b"application/json")]
-    if standing == HELD:
+    if state == HELD:
         body = dumps(_placeholder(format, id, int(held.created_at), held.model))
         if wants_async(request.headers):
             status, fields = 202, later_headers(format, id)
-    elif standing == BLOCKED:
+    elif state == BLOCKED:
         raise BlockedByPolicyError("nobody released this reply in time, and a policy blocks it")
-    elif standing == RELEASED and held.is_forgotten:
+    elif state == RELEASED and held.is_forgotten:
         raise NotFoundError(f"the held reply {id} is no longer kept", code="held_reply_forgotten")
-    elif standing != RELEASED:
+    elif state != RELEASED:
         raise _gone_error(held)
     elif await may_go_out(store, format, held):
         body = replace_member(held.released_bytes, "id", id)  # the client knows it by our id
     else:
         raise NotFoundError(f"the held reply {id} was handed out", code="held_reply_taken")
-    facts = _facts(held, "hold" if standing == HELD else "deliver", format)
+    facts = _facts(held, "hold" if state == HELD else "deliver", format)
     body = add_member(body, MEMBER, facts) if attach.body else body
     return Reply(status, [*fields, *(_headers(facts) if attach.headers else [])], body)
 
@@ -131,10 +131,10 @@ def _gone_error(held: HeldReply) -> NotFoundError:
 
     For a rejected one it also has the reviewer's note, if there is one.
     """
-    standing = held.current_state
-    error = NotFoundError(f"the held reply {held.id} was {standing}", code=f"held_reply_{standing}")
+    state = held.current_state
+    error = NotFoundError(f"the held reply {held.id} was {state}", code=f"held_reply_{state}")
     error.details["review_id"] = held.id
-    if standing == REJECTED and held.note:
+    if state == REJECTED and held.note:
         error.details["note"] = held.note
     return error
 
@@ -148,14 +148,14 @@ def wants_async(headers: Headers) -> bool:
     return any(each.split(b";")[0].strip() == b"respond-async" for each in preferred.split(b","))
 
 
-def comes_later(standing: str, hold: Hold, asked: CompletionRequest, request: Request) -> bool:
+def is_answered_later(state: str, hold: Hold, request: CompletionRequest, http: Request) -> bool:
     """Return whether a held reply is answered with a 202 and fetched later.
 
-    True if the policy and the client want that, and the reply, in state `standing`, is still held.
+    True if the policy and the client want that, and the reply is still held (`state`).
     False for a stream.
     """
-    is_later = standing == HELD and hold.reply == "async" and not asked.is_stream
-    return is_later and wants_async(request.headers)
+    is_later = state == HELD and hold.reply == "async" and not request.is_stream
+    return is_later and wants_async(http.headers)
 
 
 def postpone(answer: Answer, format: Format, id: str) -> None:
@@ -172,23 +172,23 @@ def later_headers(format: Format, id: str) -> Headers:
     ]
 
 
-def answer_from(held: HeldReply, asked: CompletionRequest) -> Answer:
+def answer_from(held: HeldReply, request: CompletionRequest) -> Answer:
     """Return a stored reply, as it was released, as the answer to a request.
 
     It is a stream where the request asks for one.
     """
     completion = json_object(held.released_bytes) or {}
-    kind = b"text/event-stream; charset=utf-8" if asked.is_stream else b"application/json"
+    kind = b"text/event-stream; charset=utf-8" if request.is_stream else b"application/json"
     answer = Answer(
         200,
         [(b"content-type", kind)],
         completion,
-        asked.format.choices(completion),
+        request.format.choices(completion),
         held.released_bytes,
         held.released_bytes,
-        events=[] if asked.is_stream else None,
+        events=[] if request.is_stream else None,
     )
-    answer.is_restarted = asked.is_stream  # its events are written from the stored reply
+    answer.is_restarted = request.is_stream  # its events are written from the stored reply
     return answer
 
 
@@ -229,7 +229,7 @@ def _scored_before(
 
 
 async def resume_request(
-    conversations: Conversations, store: Store, asked: CompletionRequest, key_hash: str
+    conversations: Conversations, store: Store, request: CompletionRequest, key_hash: str
 ) -> CompletionRequest:
     """Return the request with the conversation it continues, and upstream's id of a released reply.
 
@@ -237,14 +237,14 @@ async def resume_request(
     asked about the response and its approvals. Raises StoreError, and NotFoundError as
     `released_id` does.
     """
-    previous = asked.payload.get("previous_response_id")
+    previous = request.payload.get("previous_response_id")
     if isinstance(previous, str) and previous.startswith(RESPONSES.held_prefix):
-        theirs = await released_id(store, previous, key_hash)
-        asked = asked if theirs is None else going_on_with(asked, theirs)
-    await conversations.approvals.look_for(asked.payload, key_hash)
-    if isinstance(previous := asked.payload.get("previous_response_id"), str):
+        upstream_id = await released_id(store, previous, key_hash)
+        request = request if upstream_id is None else with_previous_response(request, upstream_id)
+    await conversations.approvals.look_for(request.payload, key_hash)
+    if isinstance(previous := request.payload.get("previous_response_id"), str):
         await conversations.look_for(previous, key_hash)
-    return conversations.add_earlier_text(asked, key_hash)
+    return conversations.add_earlier_text(request, key_hash)
 
 
 async def released_id(store: Store, id: str, key_hash: str) -> str | None:
@@ -259,8 +259,8 @@ async def released_id(store: Store, id: str, key_hash: str) -> str | None:
     if held.revised is not None:
         text = f"{id[:80]!r} was changed by a reviewer: send its text as input instead"
         raise NotFoundError(text, code="unknown_id")
-    theirs = (json_object(held.reply) or {}).get("id")
-    return theirs if isinstance(theirs, str) else None
+    upstream_id = (json_object(held.reply) or {}).get("id")
+    return upstream_id if isinstance(upstream_id, str) else None
 
 
 def _facts(held: HeldReply, action: str, format: Format) -> dict[str, Any]:

@@ -57,15 +57,15 @@ class Holds:
         self._unlooked: set[str] = set()  # digests of requests whose earlier replies are unknown
         self.may_wait = any(hold.reply == "wait" for hold in self._approvals.holds)
 
-    def request_digest(self, asked: CompletionRequest, request: Request) -> str | None:
+    def request_digest(self, request: CompletionRequest, http: Request) -> str | None:
         """Return the SHA-256 (hex) of a request and its query, which binds a held reply's calls.
 
         None where `Approvals.request_digest` gives none, as for a request without tools, and for a
         request without credentials, since an approval belongs to a client.
         """
-        if not is_known(request):  # an approval belongs to a known client
+        if not is_known(http):  # an approval belongs to a known client
             return None
-        return self._approvals.request_digest(asked, request.query)
+        return self._approvals.request_digest(request, http.query)
 
     async def earlier(
         self, format: Format, request_digest: str, request: Request, calls: str | None = None
@@ -87,10 +87,10 @@ class Holds:
     async def hold(
         self,
         answer: Answer,
-        asked: CompletionRequest,
+        request: CompletionRequest,
         outcome: Outcome,
         hold: Hold,
-        request: Request,
+        http: Request,
         request_digest: str | None,
     ) -> HeldReply:
         """Store an answer for a reviewer, bind its calls to the request, and return the record.
@@ -98,14 +98,16 @@ class Holds:
         It is bound only with a `request_digest` and calls of tools. Raises StoreError, also if an
         earlier reply to the same request is held.
         """
-        id, key_hash = new_held_id(asked.format), hash_key(request)
+        id, key_hash = new_held_id(request.format), hash_key(http)
         await self._look_again(request_digest, key_hash)
-        held = held_reply(answer, asked, outcome, hold, id=id, key_hash=key_hash)
+        held = held_reply(answer, request, outcome, hold, id=id, key_hash=key_hash)
         if request_digest is not None and answer.has_tool_calls and outcome.decision is not None:
-            held = self._approvals.bind_reply(held, outcome.decision, asked.format, request_digest)
-        asked_at = time.time() - (time.perf_counter() - request.started)
-        await self._store.hold(held, request.caller, asked_at)
-        if asked.format is RESPONSES:
+            held = self._approvals.bind_reply(
+                held, outcome.decision, request.format, request_digest
+            )
+        requested_at = time.time() - (time.perf_counter() - http.started)
+        await self._store.hold(held, http.caller, requested_at)
+        if request.format is RESPONSES:
             self._conversations.note_held(answer.completion.get("id"), key_hash, id)
         return held
 
@@ -122,8 +124,8 @@ class Holds:
         is_covered = all(calls) and not has_server_calls(answer.completion)
         if rule is None or not is_covered or not is_known(request):
             return ()
-        told = [(call.name, call.arguments) for each in calls for call in each]
-        return await self._store.use_standing(hash_key(request), rule, told) or ()
+        pairs = [(call.name, call.arguments) for each in calls for call in each]
+        return await self._store.use_standing(hash_key(request), rule, pairs) or ()
 
     async def _look_again(self, request_digest: str | None, key_hash: str) -> None:
         """Refuse to hold a second reply to a request whose earlier replies were unknown.
@@ -165,7 +167,7 @@ class Holds:
         """
         if held.current_state != HELD or hold.reply != "wait":
             return held.current_state, held
-        standing = await self._verdicts.wait(held, hold.wait_s)
-        if standing == RELEASED and not await may_go_out(self._store, format, held):
+        state = await self._verdicts.wait(held, hold.wait_s)
+        if state == RELEASED and not await may_go_out(self._store, format, held):
             return EXPIRED, held
-        return standing, await self._store.get(held.id) or held
+        return state, await self._store.get(held.id) or held

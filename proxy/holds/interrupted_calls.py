@@ -98,8 +98,8 @@ class InterruptedCall:
         }
         message = {"role": "assistant", "content": None, "tool_calls": [call]}
         choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
-        told = {"id": self.request_id or self.id, "object": "chat.completion", "created": 0}
-        return dumps({**told, "model": self.model, "choices": [choice]})
+        envelope = {"id": self.request_id or self.id, "object": "chat.completion", "created": 0}
+        return dumps({**envelope, "model": self.model, "choices": [choice]})
 
 
 class InterruptedCalls:
@@ -115,7 +115,7 @@ class InterruptedCalls:
         self._record, self._metrics = record, metrics
 
     async def hold(self, body: Any, request: Request) -> Json:
-        """Hold a call for review, unless it is held already, and return its state (`told_of`).
+        """Hold a call for review, unless it is held already, and return its state (`state_of`).
 
         Raises BadRequestError for an invalid body, a request without a key, or more approvals than
         the held call needs; StoreError.
@@ -124,27 +124,29 @@ class InterruptedCalls:
             text = "a held call belongs to a key: send one, as for a completion"
             raise BadRequestError(text, code="no_key")
         call, key_hash = read_call(body), hash_key(request)
-        known = await self._in_force(call, key_hash, request)
-        if call.approvals > known.quorum:  # fewer approvals than requested must not count
-            text = f"the call {call.id[:100]!r} is held until {known.quorum} approve, not more"
+        held = await self._find_or_hold(call, key_hash, request)
+        if call.approvals > held.quorum:  # fewer approvals than requested must not count
+            text = f"the call {call.id[:100]!r} is held until {held.quorum} approve, not more"
             raise BadRequestError(text, param="approvals", code="call_differs")
-        return told_of(known)
+        return state_of(held)
 
     async def verdict(self, id: str, wait_s: float, request: Request) -> Json:
         """Return the state of a call, after at most `wait_s` seconds of waiting for a decision.
 
         Waits only while the call is undecided, and never longer than `LONGEST_WAIT_S`. An approved
-        call is marked as handed out. Raises as `_own` for an id that is not this key's.
+        call is marked as handed out. Raises as `_find_own` for an id that is not this key's.
         """
-        held = await self._own(id, request)
+        held = await self._find_own(id, request)
         if held.current_state == HELD and wait_s > 0:
             await self._verdicts.wait(held, min(wait_s, LONGEST_WAIT_S))
-            held = await self._own(id, request)
+            held = await self._find_own(id, request)
         if held.current_state == RELEASED:
             await self._store.take(held.id, AGAIN_S)  # whoever knows the id may read it again
-        return told_of(held)
+        return state_of(held)
 
-    async def _in_force(self, call: InterruptedCall, key_hash: str, request: Request) -> HeldReply:
+    async def _find_or_hold(
+        self, call: InterruptedCall, key_hash: str, request: Request
+    ) -> HeldReply:
         """Return the held call of this content, held now if it is new.
 
         A call whose last approval was used by an earlier run is held again, under another id.
@@ -153,16 +155,16 @@ class InterruptedCalls:
         digest = await asyncio.to_thread(digest_of, call)
         for before in range(MOST_ROUNDS):
             id = review_id_of(key_hash, digest, before)
-            known = await self._store.get(id)
-            if known is None:
-                known = await self._hold(call, id, key_hash, request)
-            is_approved = known.current_state == RELEASED
-            if not is_approved or await self._store.take(known.id, AGAIN_S) or call.run is not None:
-                return known
+            held = await self._store.get(id)
+            if held is None:
+                held = await self._hold(call, id, key_hash, request)
+            is_approved = held.current_state == RELEASED
+            if not is_approved or await self._store.take(held.id, AGAIN_S) or call.run is not None:
+                return held
         text = f"the call {call.id[:100]!r} was approved {MOST_ROUNDS} times; send a 'run'"
         raise BadRequestError(text, param="run", code="call_differs")
 
-    async def _own(self, id: str, request: Request) -> HeldReply:
+    async def _find_own(self, id: str, request: Request) -> HeldReply:
         """Return the held call with this id if the request's key holds it.
 
         Raises NotFoundError otherwise, and StoreError.
@@ -204,10 +206,10 @@ def digest_of(call: InterruptedCall) -> str:
     differently. Raises BadRequestError for a conversation that is nested too deeply.
     """
     try:
-        told = [call.id, call.name, as_written(call.arguments), call.messages, call.run]
-        text = json.dumps(told, sort_keys=True, separators=(",", ":"))
+        facts = [call.id, call.name, as_written(call.arguments), call.messages, call.run]
+        text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
     except RecursionError as error:
-        raise _wrong("messages", "less deeply nested") from error
+        raise _type_error("messages", "less deeply nested") from error
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -261,22 +263,22 @@ def held_call(
     )
 
 
-def told_of(held: HeldReply) -> Json:
+def state_of(held: HeldReply) -> Json:
     """Return the state of a held call for the agent.
 
     Once `state` is decided, there is a `verdict` with the call to run (`name`, `arguments`), or the
     reason against it (`message`).
     """
-    standing = held.current_state
-    facts: Json = {"review_id": held.id, "state": state_name(standing)}
+    state = held.current_state
+    facts: Json = {"review_id": held.id, "state": state_name(state)}
     facts |= {"confidence": held.confidence, "expires_at": held.expires_at}
     facts["approvals"] = {"needed": held.quorum, "given": len(approved_by(held.approved))}
-    if standing == RELEASED and not held.is_forgotten:
+    if state == RELEASED and not held.is_forgotten:
         call = _call_in(held.released_bytes)
         verdict = "approve" if held.revised is None else "edit"
         return {**facts, "verdict": verdict, **call, "message": held.note}
-    message = held.note if standing == REJECTED else None
-    return {**facts, "verdict": None if standing == HELD else "reject", "message": message}
+    message = held.note if state == REJECTED else None
+    return {**facts, "verdict": None if state == HELD else "reject", "message": message}
 
 
 def _call_in(reply: bytes) -> Json:
@@ -296,7 +298,7 @@ def read_call(body: Any) -> InterruptedCall:
     _check_members(body, _MEMBERS, "")
     call = body.get("call")
     if not isinstance(call, dict):
-        raise _wrong("call", "an object with id, name and arguments")
+        raise _type_error("call", "an object with id, name and arguments")
     _check_members(call, _OF_CALL, "call.")
     request_id = body.get("request_id")
     queue = _name(body, "queue") if body.get("queue") is not None else "review"
@@ -327,14 +329,14 @@ def _escalation(value: Any, queue: str, expires_s: float) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise _wrong("escalate", "an object with after_s and to")
+        raise _type_error("escalate", "an object with after_s and to")
     _check_members(value, _OF_ESCALATION, "escalate.")
     after_s = _seconds(value.get("after_s"), "escalate.after_s")
     to = _name(value, "to", "escalate.")
     if after_s >= expires_s:
-        raise _wrong("escalate.after_s", "less than expires_s")
+        raise _type_error("escalate.after_s", "less than expires_s")
     if to == queue:
-        raise _wrong("escalate.to", "another queue")
+        raise _type_error("escalate.to", "another queue")
     return {"escalate_s": after_s, "escalate_to": to}
 
 
@@ -349,7 +351,7 @@ def _name(owner: Json, member: str, where: str = "") -> str:
     """Return a member that is a short, not empty text; raises BadRequestError otherwise."""
     value = owner.get(member)
     if not isinstance(value, str) or not 0 < len(value) <= LONGEST_NAME:
-        raise _wrong(where + member, f"text of at most {LONGEST_NAME} characters")
+        raise _type_error(where + member, f"text of at most {LONGEST_NAME} characters")
     return value
 
 
@@ -357,7 +359,7 @@ def _objects(owner: Json, member: str) -> list[Json]:
     """Return a member that is a list of objects; raises BadRequestError otherwise."""
     value = owner.get(member)
     if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-        raise _wrong(member, "a list of objects")
+        raise _type_error(member, "a list of objects")
     return value
 
 
@@ -371,7 +373,7 @@ def _arguments(value: Any) -> str:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise _wrong("call.arguments", "a JSON object, or its text")
+        raise _type_error("call.arguments", "a JSON object, or its text")
     return value if isinstance(value, str) else dumps(found).decode()
 
 
@@ -382,7 +384,7 @@ def _seconds(value: Any, member: str = "expires_s") -> float:
     """
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not 0 < value <= LONGEST_S:
-        raise _wrong(member, f"a number of seconds, at most {LONGEST_S:.0f}")
+        raise _type_error(member, f"a number of seconds, at most {LONGEST_S:.0f}")
     return float(value)
 
 
@@ -393,7 +395,7 @@ def _approvals(value: Any) -> int:
     """
     is_number = isinstance(value, int) and not isinstance(value, bool)
     if not is_number or not 1 <= value <= MAX_APPROVALS:
-        raise _wrong("approvals", f"a number of people from 1 to {MAX_APPROVALS}")
+        raise _type_error("approvals", f"a number of people from 1 to {MAX_APPROVALS}")
     return int(value)
 
 
@@ -403,9 +405,9 @@ def _threshold(value: Any) -> float | None:
         return None
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not 0 <= value <= 1:
-        raise _wrong("below", "a confidence from 0 to 1")
+        raise _type_error("below", "a confidence from 0 to 1")
     return float(value)
 
 
-def _wrong(member: str, wanted: str) -> BadRequestError:
+def _type_error(member: str, wanted: str) -> BadRequestError:
     return BadRequestError(f"{member!r} must be {wanted}", param=member, code="invalid_type")

@@ -40,18 +40,18 @@ def threshold_to_keep(below: float) -> str:
     return dumps({"status": Status.SCORED.value, BELOW: below}).decode()
 
 
-def kept_threshold(kept: str | None) -> float | None:
+def kept_threshold(text: str | None) -> float | None:
     """Return the threshold that `threshold_to_keep` stored; None for a text without one."""
-    found = kept_values(kept).get(BELOW) if kept and BELOW in kept else None
+    found = kept_values(text).get(BELOW) if text and BELOW in text else None
     return float(found) if isinstance(found, int | float) else None
 
 
-def kept_values(kept: str | None) -> dict[str, Any]:
+def kept_values(text: str | None) -> dict[str, Any]:
     """Return the values that were stored; empty for None (older versions) and for a broken text."""
-    return (json_object(kept.encode()) if kept else None) or {}
+    return (json_object(text.encode()) if text else None) or {}
 
 
-def kept_score(confidence: float | None, kept: str | None) -> Confidence:
+def kept_score(confidence: float | None, text: str | None) -> Confidence:
     """Return the confidence of a stored reply from its number and the text of `score_to_keep`.
 
     Without a number its status is `skipped`; without the text (older versions) it has the number
@@ -59,7 +59,7 @@ def kept_score(confidence: float | None, kept: str | None) -> Confidence:
     """
     if confidence is None:
         return Confidence(None, Status.SKIPPED, HELD_BEFORE)
-    values = kept_values(kept)
+    values = kept_values(text)
     if not values:
         return Confidence(confidence, Status.SCORED)
     found = Confidence(confidence, Status(values["status"]), values.get("reason"))

@@ -27,7 +27,7 @@ class McpApprovals:
     def __init__(self, most: int = 10_000, peers: Peers | None = None) -> None:
         self._most = most
         self._peers = peers
-        self._asked: OrderedDict[_Key, bytes] = OrderedDict()
+        self._requests: OrderedDict[_Key, bytes] = OrderedDict()
 
     def note(self, response: Mapping[str, Any], key_hash: str) -> None:
         """Remember the MCP calls for which a response requests approval, under the client's key."""
@@ -39,7 +39,7 @@ class McpApprovals:
 
         None if this process does not know the request. Safe on any thread.
         """
-        return self._asked.get(key)
+        return self._requests.get(key)
 
     async def look_for(self, payload: Json, key_hash: str) -> None:
         """Copy what other workers know of the approval requests that a client answers.
@@ -50,7 +50,7 @@ class McpApprovals:
             return
         for answer in _of_type(payload.get("input"), RESPONSE, id="approval_request_id"):
             key = (answer["approval_request_id"], key_hash)
-            if key not in self._asked and (found := await self._peers.find("approval", key)):
+            if key not in self._requests and (found := await self._peers.find("approval", key)):
                 self._put(key, found)
 
     def approved_ids(self, response: Mapping[str, Any], key_hash: str) -> frozenset[str]:
@@ -63,17 +63,17 @@ class McpApprovals:
         return frozenset(
             item["id"]
             for item in calls
-            if isinstance(asked := item.get("approval_request_id"), str)
-            and self._asked.get((asked, key_hash)) == _call_of(item)
+            if isinstance(approval_id := item.get("approval_request_id"), str)
+            and self._requests.get((approval_id, key_hash)) == _call_of(item)
             and ids[item["id"]] == 1  # otherwise another call could pass under its id
         )
 
     def _put(self, key: _Key, call: bytes) -> None:
         """Keep a call, as the newest, and forget the oldest ones beyond the limit."""
-        self._asked[key] = call
-        self._asked.move_to_end(key)
-        while len(self._asked) > self._most:
-            self._asked.popitem(last=False)
+        self._requests[key] = call
+        self._requests.move_to_end(key)
+        while len(self._requests) > self._most:
+            self._requests.popitem(last=False)
 
 
 def approving_items(completion: Mapping[str, Any]) -> list[Json]:

@@ -57,46 +57,46 @@ class Openings:
         self._most = most
         self._known: OrderedDict[int | str, _Opening] = OrderedDict()
 
-    def conversation_of(self, asked: CompletionRequest) -> str:
+    def conversation_of(self, request: CompletionRequest) -> str:
         """Return 16 hexadecimal digits that are the same for all requests of one conversation.
 
         They are computed from upstream's id of it, or from the end user and the first user turn. An
         opening that many conversations share is told apart by more of the text. Counts the request.
         """
-        payload = asked.payload
+        payload = request.payload
         if "conversation" in payload and (id := _upstreams_id(payload)) is not None:
             return conversation_under(id)
-        turns = asked.format.user_turns(payload) or [payload.get("messages")]
-        who = b"" if _END_USERS.isdisjoint(payload) else _end_user(payload)
-        known = self._note_opening(who, turns)
-        if len(known.hashes) < SHARED_BY:
-            if known.turns == len(turns):
-                request = _hash(who, turns, payload)
-                if request not in known.hashes:
-                    known.hashes = (*known.hashes, request)
-            if len(known.hashes) < SHARED_BY:
-                return known.digest
-        if known.turns == len(turns):
-            return _digest(*_whole(who, turns, payload))
-        return _digest(who, b"".join(map(_frame_turn, turns[: known.turns])))
+        turns = request.format.user_turns(payload) or [payload.get("messages")]
+        user = b"" if _END_USERS.isdisjoint(payload) else _end_user(payload)
+        opening = self._note_opening(user, turns)
+        if len(opening.hashes) < SHARED_BY:
+            if opening.turns == len(turns):
+                request_hash = _hash(user, turns, payload)
+                if request_hash not in opening.hashes:
+                    opening.hashes = (*opening.hashes, request_hash)
+            if len(opening.hashes) < SHARED_BY:
+                return opening.digest
+        if opening.turns == len(turns):
+            return _digest(*_whole(user, turns, payload))
+        return _digest(user, b"".join(map(_frame_turn, turns[: opening.turns])))
 
-    def _note_opening(self, who: bytes, turns: Sequence[Any]) -> _Opening:
+    def _note_opening(self, user: bytes, turns: Sequence[Any]) -> _Opening:
         """Return the entry for a conversation's first user turn, and mark it as the newest.
 
-        `who` is the end user. A new entry is made for an unknown opening; the oldest is forgotten
+        `user` is the end user. A new entry is made for an unknown opening; the oldest is forgotten
         beyond the limit.
         """
         first = turns[0]
         is_short = type(first) is str and len(first) <= _SHORT
-        key = hash((who, first.strip())) if is_short else _digest(who, _frame_turn(first))
-        known = self._known.get(key)
-        if known is None or len(turns) < known.turns:
-            digest = _digest(who, _frame_turn(first)) if known is None else known.digest
-            known = self._known[key] = _Opening(digest, len(turns))
+        key = hash((user, first.strip())) if is_short else _digest(user, _frame_turn(first))
+        opening = self._known.get(key)
+        if opening is None or len(turns) < opening.turns:
+            digest = _digest(user, _frame_turn(first)) if opening is None else opening.digest
+            opening = self._known[key] = _Opening(digest, len(turns))
         self._known.move_to_end(key)
         if len(self._known) > self._most:
             self._known.popitem(last=False)
-        return known
+        return opening
 
 
 def _upstreams_id(payload: dict[str, Any]) -> str | None:
@@ -104,33 +104,33 @@ def _upstreams_id(payload: dict[str, Any]) -> str | None:
 
     It is `conversation`, or its member `id`; None if that is no text.
     """
-    named = payload.get("conversation")
-    id = named.get("id") if isinstance(named, dict) else named
+    conversation = payload.get("conversation")
+    id = conversation.get("id") if isinstance(conversation, dict) else conversation
     return id if isinstance(id, str) else None
 
 
-def _hash(who: bytes, turns: Sequence[Any], payload: dict[str, Any]) -> int:
+def _hash(user: bytes, turns: Sequence[Any], payload: dict[str, Any]) -> int:
     """Return a hash of the same content as `_whole`, faster and for this process only."""
     if len(turns) > 1:
         try:
-            return hash((who, *turns))
+            return hash((user, *turns))
         except TypeError:  # a turn is a list of parts
             pass
-    return hash(_whole(who, turns, payload))
+    return hash(_whole(user, turns, payload))
 
 
-def _whole(who: bytes, turns: Sequence[Any], payload: dict[str, Any]) -> tuple[bytes, bytes]:
+def _whole(user: bytes, turns: Sequence[Any], payload: dict[str, Any]) -> tuple[bytes, bytes]:
     """Return two byte strings for a conversation's hash: end user, and all user turns.
 
     For a single turn the first one also has the system message, without its digits.
     """
     if len(turns) == 1:
-        who += dumps(_instructions(payload)).translate(None, _DIGITS)
-    return who, b"".join(map(_frame_turn, turns))
+        user += dumps(_instructions(payload)).translate(None, _DIGITS)
+    return user, b"".join(map(_frame_turn, turns))
 
 
-def _digest(who: bytes, said: bytes) -> str:
-    return hashlib.blake2b(who + said, digest_size=_BYTES).hexdigest()
+def _digest(user: bytes, content: bytes) -> str:
+    return hashlib.blake2b(user + content, digest_size=_BYTES).hexdigest()
 
 
 def _frame_turn(turn: Any) -> bytes:
@@ -148,9 +148,9 @@ def _instructions(payload: dict[str, Any]) -> Any:
     None if absent.
     """
     messages = payload.get("messages")
-    listed = messages if isinstance(messages, list) else []
-    told = [each.get("content") for each in listed if _is_by_application(each)]
-    return [payload.get("instructions"), payload.get("system"), *told]
+    items = messages if isinstance(messages, list) else []
+    contents = [each.get("content") for each in items if _is_by_application(each)]
+    return [payload.get("instructions"), payload.get("system"), *contents]
 
 
 def _is_by_application(message: Any) -> bool:

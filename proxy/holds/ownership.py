@@ -40,16 +40,16 @@ _FORM: Final = "application/x-www-form-urlencoded"
 NOWHERE: Final = RequestTarget(None)
 
 
-def is_stored(asked: CompletionRequest) -> bool:
+def is_stored(request: CompletionRequest) -> bool:
     """Return whether upstream keeps the answer, as far as the request says.
 
     A response of `/v1/responses` is kept unless `store` is false, a chat completion only if `store`
     is set and not false. False for other formats.
     """
-    stores = asked.payload.get("store")
-    if asked.format is RESPONSES:
+    stores = request.payload.get("store")
+    if request.format is RESPONSES:
         return stores is not False
-    return asked.format is CHAT and stores is not None and stores is not False
+    return request.format is CHAT and stores is not None and stores is not False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +77,18 @@ class Ownership:
         if not self.is_active:
             return NOWHERE
         names = names_in(request.path)
-        place = place_in(names)
+        target = place_in(names)
         if self.is_enforced:
-            _refuse_undecided(request.method, place)
+            _refuse_undecided(request.method, target)
             _refuse_answers(request, names)
         is_lasting = names[:2] == ("v1", "models") and request.method not in _READS
-        required = {place.id} if place.id is not None else set()
+        required = {target.id} if target.id is not None else set()
         if is_lasting:  # for example, deleting a fine-tuned model
             required |= {*names[2:]}
         required |= await self._in_body(request)
         others = {*names[1:], *ids_in_query(request.query)} - required
-        await self._check(hash_key(request), required, others, is_stored=_has_answers(place))
-        return place
+        await self._check(hash_key(request), required, others, is_stored=_has_answers(target))
+        return target
 
     async def check_body(self, request: Request) -> None:
         """Check the ids in a request whose answer is scored, where `is_active`.
@@ -158,9 +158,9 @@ class Ownership:
             if owner is None:
                 is_refused = id in required and id not in own and not self._is_shared(id)
                 if is_refused and (self.needs_keys or is_stored):
-                    raise _not_there(id)
+                    raise _not_found(id)
             elif not await self._may_read(owner, key_hash) and not self._is_shared(id):
-                raise _not_there(id)
+                raise _not_found(id)
 
     async def _may_read(self, owner: Owner, key_hash: str) -> bool:
         """Return whether a key may read an object: it owns it, and no policy withholds it.
@@ -179,21 +179,21 @@ class Ownership:
 
     # --- replies ----------------------------------------------------------------------------------
 
-    def note_made(self, request: Request, made: Mapping[str, Any]) -> None:
+    def note_made(self, request: Request, reply: Mapping[str, Any]) -> None:
         """Note the request's key as owner of the objects that upstream made, by their ids.
 
-        `made` is upstream's JSON reply. Ids that are missing or no text are ignored.
+        `reply` is upstream's JSON reply. Ids that are missing or no text are ignored.
         """
         key_hash = hash_key(request)
         for name in _MADE_WITH:
-            self.ids.note(made.get(name), key_hash)
-        for id in _as_list(made.get("result_files")):
+            self.ids.note(reply.get(name), key_hash)
+        for id in _as_list(reply.get("result_files")):
             self.ids.note(id, key_hash)
 
     def note_answer(
         self,
-        asked: CompletionRequest,
-        request: Request,
+        request: CompletionRequest,
+        http: Request,
         completion: Mapping[str, Any],
         withheld: str | None = None,
     ) -> None:
@@ -202,9 +202,9 @@ class Ownership:
         Does nothing where ids are not checked or upstream does not store the answer. `withheld` is
         the id of its held reply, or WITHHELD if nobody may read it; None if it was delivered.
         """
-        if not (self.is_active and is_stored(asked)):
+        if not (self.is_active and is_stored(request)):
             return
-        key_hash = hash_key(request)
+        key_hash = hash_key(http)
         self.ids.note(completion.get("id"), key_hash, withheld)
         for item in _as_list(completion.get("output")):
             if isinstance(item, dict):
@@ -212,7 +212,7 @@ class Ownership:
                 self.ids.note(item.get("container_id"), key_hash, withheld)
 
     def note_owner(
-        self, chunks: AsyncIterator[bytes], asked: CompletionRequest, request: Request
+        self, chunks: AsyncIterator[bytes], request: CompletionRequest, http: Request
     ) -> AsyncIterator[bytes]:
         """Return the chunks of a stream, and note the owner of the response in its first event.
 
@@ -220,8 +220,8 @@ class Ownership:
         after it and fetch it later. The chunks are returned as given if ids are not checked, and
         for answers that are not stored or of another format than `/v1/responses`.
         """
-        is_noted = self.is_active and asked.format is RESPONSES and is_stored(asked)
-        return self._note_owner(chunks, request) if is_noted else chunks
+        is_noted = self.is_active and request.format is RESPONSES and is_stored(request)
+        return self._note_owner(chunks, http) if is_noted else chunks
 
     async def _note_owner(
         self, chunks: AsyncIterator[bytes], request: Request
@@ -250,22 +250,22 @@ class Ownership:
             self.ids.note(response.get("id"), hash_key(request))
 
     async def readable(
-        self, request: Request, place: RequestTarget, listed: list[Any]
+        self, request: Request, target: RequestTarget, items: list[Any]
     ) -> list[Any]:
         """Return the entries of a list from upstream that the request's key may see, in order.
 
-        Entries without a known owner are kept if there are no client keys and `place` has no
+        Entries without a known owner are kept if there are no client keys and `target` has no
         answers.
         """
         key_hash, kept = hash_key(request), []
-        ids = [each.get("id") if isinstance(each, dict) else None for each in listed]
+        ids = [each.get("id") if isinstance(each, dict) else None for each in items]
         owners = await self.ids.owners([id for id in ids if isinstance(id, str)])
-        for id, each in zip(ids, listed, strict=True):
+        for id, each in zip(ids, items, strict=True):
             owner = owners.get(id) if isinstance(id, str) else None
             if owner is not None:
                 is_readable = await self._may_read(owner, key_hash)
             else:
-                is_readable = not (self.needs_keys or _has_answers(place))
+                is_readable = not (self.needs_keys or _has_answers(target))
             if is_readable or (isinstance(id, str) and self._is_shared(id)):
                 kept.append(each)
         return kept
@@ -280,22 +280,22 @@ def ownership_of(ids: OwnedIds, store: Store, config: Config, is_enforced: bool)
     return Ownership(ids, store, config.needs_keys, is_enforced, patterns)
 
 
-def _has_answers(place: RequestTarget) -> bool:
+def _has_answers(target: RequestTarget) -> bool:
     """Return whether a place holds models' answers, on which a policy decides."""
-    return place.collection == ("chat", "completions")
+    return target.collection == ("chat", "completions")
 
 
-def _refuse_undecided(method: str, place: RequestTarget) -> None:
+def _refuse_undecided(method: str, target: RequestTarget) -> None:
     """Raise BadRequestError for a request that would show answers past the enforced policy.
 
     That is a new batch, and a list of a conversation's or response's items.
     """
-    if method == "POST" and place.collection in _BATCHES and place.id is None:
+    if method == "POST" and target.collection in _BATCHES and target.id is None:
         raise BadRequestError(
             "a policy decides on these answers, which it cannot in a batch; ask one by one",
             code="batch_undecided",
         )
-    read = place.collection, (place.rest[0] if place.rest else "")
+    read = target.collection, (target.rest[0] if target.rest else "")
     is_read = method != "DELETE" and not (method == "POST" and read[1] == "items")
     if is_read and read in _UNDECIDED_READS:
         raise BadRequestError(
@@ -315,7 +315,7 @@ def _refuse_answers(request: Request, names: Sequence[str]) -> None:
         return
     places = [names, *(("", *names_in(request.header(name) or "")) for name in _IN_PLACE_OF_PATH)]
     is_other = not is_listed(names) or any(map(shows_answers, places))
-    if is_other or _converses(request.body, names):
+    if is_other or _has_inputs(request.body, names):
         text = "a policy decides on answers of models, which it cannot at this path; "
         text += _path_hint(names) or "ask at one that is scored"
         raise BadRequestError(text, code="surface_undecided")
@@ -328,7 +328,7 @@ def _path_hint(names: Sequence[str]) -> str | None:
     return f"did you mean /{'/'.join(names[1:])[:100]}? The client's base_url has /v1 twice"
 
 
-def _converses(body: bytes, names: Sequence[str]) -> bool:
+def _has_inputs(body: bytes, names: Sequence[str]) -> bool:
     """Return whether a request to `/v1/conversations` has `inputs`, so asks a model to answer."""
     if names[1:2] == () or names[1].casefold() != "conversations" or not body:
         return False
@@ -339,5 +339,5 @@ def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _not_there(id: str) -> NotFoundError:
+def _not_found(id: str) -> NotFoundError:
     return NotFoundError(f"there is no {id[:80]!r} for this key", code="unknown_id")

@@ -36,9 +36,9 @@ class Results:
         # bytes give the garbage collector no work
         self._keep(request_id, key_hash, compact(member))
 
-    def _keep(self, request_id: str, key_hash: str, told: bytes | Member) -> None:
+    def _keep(self, request_id: str, key_hash: str, result: bytes | Member) -> None:
         """Keep a result under its request id, and forget the oldest beyond `max_results`."""
-        self._kept[request_id] = key_hash, told
+        self._kept[request_id] = key_hash, result
         while len(self._kept) > self._max_results:
             self._kept.popitem(last=False)
 

@@ -61,14 +61,14 @@ async def checked_address(
 def is_public(address: str) -> bool:
     """Return whether an address is public; an embedded IPv4 address is checked instead."""
     found = ipaddress.ip_address(address.partition("%")[0])
-    inner = _inside(found)
+    inner = _embedded_address(found)
     if inner is not None:
         found = inner
     is_special = found.is_multicast or found.is_reserved
     return found.is_global and not is_special and not any(found in each for each in _ALSO_PRIVATE)
 
 
-def _inside(address: IPAddress) -> ipaddress.IPv4Address | None:
+def _embedded_address(address: IPAddress) -> ipaddress.IPv4Address | None:
     """Return the IPv4 address that an IPv6 address embeds, or None."""
     if not isinstance(address, ipaddress.IPv6Address):
         return None

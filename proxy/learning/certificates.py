@@ -62,13 +62,13 @@ class CertifiedPolicy:
 
     def __init__(
         self,
-        given: Policy,
+        policy: Policy,
         withdrawn: Iterable[Withdrawal] = (),
         before: CertifiedPolicy | None = None,
     ) -> None:
-        self.given = given
-        self.policy = given
-        self._certificate = given.certificate
+        self.original = policy
+        self.policy = policy
+        self._certificate = policy.certificate
         self._withdrawn = {each.grant_digest: each for each in withdrawn}
         self._monitors: dict[Grant, _Monitors] = before._monitors if before else {}
         self._named: set[str | None] = {None}  # calibrators that were checked
@@ -90,8 +90,8 @@ class CertifiedPolicy:
     def counts_for(self, calibrators: Container[str]) -> bool:
         """Return whether there are grants for these calibrators, and none of them is withdrawn."""
         grants = self._certificate.grants if self._certificate else ()
-        its = [each for each in grants if each.calibrator in calibrators]
-        return bool(its) and not any(each.digest in self._withdrawn for each in its)
+        matching = [each for each in grants if each.calibrator in calibrators]
+        return bool(matching) and not any(each.digest in self._withdrawn for each in matching)
 
     def see(self, facts: Facts) -> Withdrawal | None:
         """Show a reply's confidence to the monitors of its grants, before it is decided on.
@@ -102,7 +102,7 @@ class CertifiedPolicy:
         if facts.confidence is None:
             return None
         if facts.calibrator not in self._named:
-            self._say_if_other(facts.calibrator)
+            self._warn_if_other(facts.calibrator)
         for grant, monitors in self._monitors.items():
             if not grant.is_for(facts) or not self._reaches(grant, facts):
                 continue
@@ -112,13 +112,13 @@ class CertifiedPolicy:
                     return self._withdraw(grant, monitors)
         return None
 
-    def hear(self, verdict: RecordedExchange) -> Withdrawal | None:
+    def note_verdict(self, verdict: RecordedExchange) -> Withdrawal | None:
         """Show a verdict on a reply that a grant let through to its monitor of errors.
 
         Returns the withdrawal that this causes, which counts at once. Returns None if no grant let
         the reply through, or no alarm is raised.
         """
-        if verdict.is_correct is None or (grant := self._relied_on(verdict)) is None:
+        if verdict.is_correct is None or (grant := self._grant_used(verdict)) is None:
             return None
         monitors = self._monitors[grant]
         if not monitors.judged.is_first(verdict.conversation):
@@ -139,14 +139,14 @@ class CertifiedPolicy:
 
         Grants that stay keep their monitors; newly withdrawn grants are logged.
         """
-        whole = with_certificate(self.given, self._certificate)
+        full = with_certificate(self.original, self._certificate)
         for grant in self._certificate.grants if self._certificate else ():
-            is_news = grant in self._monitors or self.policy is self.given
+            is_news = grant in self._monitors or self.policy is self.original
             if (found := self._withdrawn.get(grant.digest)) and is_news:
-                self._say_withdrawn(grant, found, whole)
+                self._log_withdrawal(grant, found, full)
         certificate = still_granted(self._certificate, self._withdrawn)
         if certificate != self.policy.certificate:
-            self.policy = with_certificate(self.given, certificate)
+            self.policy = with_certificate(self.original, certificate)
         grants = {grant for _, condition in _promises(self.policy) for grant in condition.grants}
         self._monitors = {
             grant: self._monitors.get(grant)
@@ -162,13 +162,13 @@ class CertifiedPolicy:
         rule = grant.scope.rule
         return rule is None or reaches(self.policy, rule, facts)
 
-    def _relied_on(self, recorded: RecordedExchange) -> Grant | None:
+    def _grant_used(self, recorded: RecordedExchange) -> Grant | None:
         """Return the grant that let a recorded reply through, by deciding on it again.
 
         None if no grant did, the reply was not delivered, is older than the certificate, or would
         be decided on otherwise now.
         """
-        if recorded.policy_name != self.given.name or self._is_older(recorded):
+        if recorded.policy_name != self.original.name or self._is_older(recorded):
             return None
         if (recorded.would_action or recorded.action) not in DELIVERED or len(recorded.facts) != 1:
             return None
@@ -192,38 +192,38 @@ class CertifiedPolicy:
 
     def _without(self, grant: Grant, reason: str) -> Withdrawal:
         """Continue without a grant, for a reason; return the withdrawal."""
-        found = Withdrawal(grant.digest, self.given.name, str(grant.scope), reason, time.time())
+        found = Withdrawal(grant.digest, self.original.name, str(grant.scope), reason, time.time())
         self.drop([found])
         return found
 
-    def _say_withdrawn(self, grant: Grant, found: Withdrawal, whole: Policy) -> None:
+    def _log_withdrawal(self, grant: Grant, found: Withdrawal, full: Policy) -> None:
         """Log that a grant was withdrawn: why, since when, its rules, and the remedy.
 
-        `whole` is the policy with the grant.
+        `full` is the policy with the grant.
         """
         log.warning(
             "certificate_withdrawn",
-            policy=self.given.name,
+            policy=self.original.name,
             reason=found.reason,
             since=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(found.withdrawn_at)),
             scope=found.scope,
             threshold=grant.threshold,
             max_error=grant.max_error,
-            rules=[rule.name for rule, condition in _promises(whole) if grant in condition.grants],
+            rules=[rule.name for rule, condition in _promises(full) if grant in condition.grants],
             effect="these rules match no such reply any more",
             remedy=self._remedy(grant),
         )
 
     def _remedy(self, grant: Grant) -> str:
         """Return a sentence with the command that creates a grant like this one."""
-        told = {"model": grant.scope.model, "team": grant.scope.team, "rule": grant.scope.rule}
+        options = {"model": grant.scope.model, "team": grant.scope.team, "rule": grant.scope.rule}
         if grant.scope.rule:
-            told["policy"] = self.given.source
-        scope = "".join(f" --{name} {quote(value)}" for name, value in told.items() if value)
+            options["policy"] = self.original.source
+        scope = "".join(f" --{name} {quote(value)}" for name, value in options.items() if value)
         stated = {"max_error": grant.max_error, "confidence": grant.confidence}
-        return REMEDY.format(path=self.given.certificate_path, scope=scope, **stated)
+        return REMEDY.format(path=self.original.certificate_path, scope=scope, **stated)
 
-    def _say_if_other(self, calibrator: str | None) -> None:
+    def _warn_if_other(self, calibrator: str | None) -> None:
         """Log, once for each calibrator, that no grant is for the calibrator that scores.
 
         Nothing is logged for one that has a grant, or where there are no grants.
@@ -233,7 +233,7 @@ class CertifiedPolicy:
         if certified_for and calibrator not in certified_for:
             log.warning(
                 "certificate_does_not_count",
-                policy=self.given.name,
+                policy=self.original.name,
                 reason="other_calibrator",
                 calibrator=calibrator,
                 certified_for=certified_for,

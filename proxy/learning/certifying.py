@@ -51,15 +51,15 @@ def _labels_of(
 
     `firsts` has the first reply of each conversation. Raises CalibratorError as `audited_labels`.
     """
-    its = [each for each in audited if each.calibrator == calibrator]
-    found = [each for each in its if _is_in(scope, policy, each)]
+    replies = [each for each in audited if each.calibrator == calibrator]
+    found = [each for each in replies if _is_in(scope, policy, each)]
     if not found:
-        raise CalibratorError(_missing_text(audited, its, calibrator, scope))
+        raise CalibratorError(_missing_text(audited, replies, calibrator, scope))
     shares = sorted({each.share or 0.0 for each in found})
     if len(shares) > 1:
-        told = ", ".join(f"{share:g}" for share in shares)
+        listed = ", ".join(f"{share:g}" for share in shares)
         raise CalibratorError(
-            f"these replies were drawn with shares of {told}, and the exact test needs one: "
+            f"these replies were drawn with shares of {listed}, and the exact test needs one: "
             "take a --since after the last change, or a --team"
         )
     chosen = {each.id for each in one_per_question(map(_by_conversation, found))}
@@ -91,9 +91,9 @@ def audited_knowing(
     (`counting`). Empty where there are none, or none in this scope. Raises StoreError.
     """
     audited, firsts = _audit_labels(engine, since), first_replies(engine, since)
-    its = {each.calibrator for each in audited if each.is_by(checkpoint)}
-    knowing = {name for name in its if knows_others(name) or knows_signals(name)}
-    names = sorted(name for name in knowing if _is_given_now(name, counting))
+    calibrators = {each.calibrator for each in audited if each.is_by(checkpoint)}
+    knowing = {name for name in calibrators if knows_others(name) or knows_signals(name)}
+    names = sorted(name for name in knowing if _is_in_force(name, counting))
     found: dict[str | None, list[LabelledScore]] = {}
     for name in names:
         with suppress(CalibratorError):  # no label in this scope, or several shares
@@ -101,7 +101,7 @@ def audited_knowing(
     return found
 
 
-def _is_given_now(name: str, counting: Recalibrations) -> bool:
+def _is_in_force(name: str, counting: Recalibrations) -> bool:
     """Return whether a confidence that knows more than its reply still gets the name `name`.
 
     `counting` are the recalibrations in force.
@@ -150,12 +150,12 @@ def _is_in(scope: Scope, policy: Policy | None, reply: LabelledReply) -> bool:
 
 def _missing_text(
     audited: Iterable[LabelledReply],
-    its: Iterable[LabelledReply],
+    replies: Iterable[LabelledReply],
     calibrator: str,
     scope: Scope,
 ) -> str:
     """Return the sentence that says why there is no label in a scope."""
-    if list(its):
+    if list(replies):
         return f"no verdict on an audited reply is within {scope}"
     others = sorted({each.calibrator for each in audited})
     if others:

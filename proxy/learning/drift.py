@@ -281,17 +281,17 @@ def _text(row: Monitor) -> str:
     """Return a sentence about what an alarmed monitor found and what to do."""
     key, kind = row.key, row.key.kind
     if kind == "scores":
-        whose = f"model {key.model}" + (f", team {key.team}" if key.team else "")
+        subject = f"model {key.model}" + (f", team {key.team}" if key.team else "")
         return (
-            f"scores of {whose} have shifted since monitoring began; certificates and "
+            f"scores of {subject} have shifted since monitoring began; certificates and "
             "recalibrations may no longer apply"
         )
     finding = _calibration_monitor(row).finding
     low, high = finding.band
     where = "overall" if finding.band == (0.0, 1.0) else f"between {low:g} and {high:g}"
-    how = "too high" if finding.is_too_sure else "too low"
+    direction = "too high" if finding.is_too_sure else "too low"
     return (
-        f"confidences of {key.calibrator} are {how} {where} by more than 5 points, going by "
+        f"confidences of {key.calibrator} are {direction} {where} by more than 5 points, going by "
         "audited verdicts: pinocchio recalibrate --from-store" + _option(key.calibrator)
     )
 

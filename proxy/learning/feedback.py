@@ -39,8 +39,8 @@ def keep_feedback(
     request that is not recorded or was made by another key, and StoreError.
     """
     is_single = isinstance(body, dict) and "feedback" not in body
-    labels = [read_label(body)] if is_single else _labels(_several(body))
-    found = _kept_in_time(store, labels, by, key_hash)
+    labels = [read_label(body)] if is_single else _labels(_label_items(body))
+    found = _keep_labels(store, labels, by, key_hash)
     counts = Counter(found)
     log.info("feedback", by=by, kept=counts["kept"], not_found=counts["not_found"])
     if is_single and found == ["not_found"]:
@@ -57,7 +57,7 @@ def _labels(items: Sequence[Any]) -> list[Feedback]:
     return [read_label(item, f"feedback[{at}]") for at, item in enumerate(items)]
 
 
-def _several(body: Any) -> list[Any]:
+def _label_items(body: Any) -> list[Any]:
     """Return the labels in a body: a list, or the list in its member `feedback`.
 
     Raises BadRequestError if there is none, or more than `MOST_AT_ONCE` labels.
@@ -82,8 +82,8 @@ def read_label(item: Any, place: str = "") -> Feedback:
         raise BadRequestError(f"{where}a label must be an object", param=place or None)
     for name in item:
         if name not in _KEYS:
-            meant = "; the label is called 'correct'" if name in ("label", "is_correct") else ""
-            text = f"{where}unknown field {name!r}{meant} (known: {', '.join(_KEYS)})"
+            hint = "; the label is called 'correct'" if name in ("label", "is_correct") else ""
+            text = f"{where}unknown field {name!r}{hint} (known: {', '.join(_KEYS)})"
             raise BadRequestError(text, param=str(name))
     id, correct, note = (item.get(name) for name in _KEYS)
     if not isinstance(id, str) or not id:
@@ -97,7 +97,7 @@ def read_label(item: Any, place: str = "") -> Feedback:
     return Feedback(id, bool(correct), note)
 
 
-def _kept_in_time(
+def _keep_labels(
     store: FeedbackStore, labels: Sequence[Feedback], by: str, key_hash: str | None
 ) -> list[Outcome]:
     """Store the labels and return their outcomes, in order.

@@ -61,15 +61,15 @@ class Labels:
 
     def in_domains(self, domains: Domains) -> Labels:
         """Return the labels with the domains that pick curves now, instead of the recorded ones."""
-        return replace(self, replies=[_in_its_domain(each, domains) for each in self.replies])
+        return replace(self, replies=[_with_domain(each, domains) for each in self.replies])
 
     def weights(self) -> list[float]:
         """Return how many replies each label stands for, in the order of `replies`.
 
         They add up to the totals of their strata.
         """
-        known = {"audited": self.totals.delivered, "held": self.totals.held}
-        return weights_of(self.replies, known)
+        counts = {"audited": self.totals.delivered, "held": self.totals.held}
+        return weights_of(self.replies, counts)
 
     def estimate(self, population: Population = "all", of: str = "is_correct") -> Interval:
         """Estimate the mean of an attribute of the replies, 0 to 1, over a population.
@@ -79,13 +79,13 @@ class Labels:
         """
         from calibrator import Stratum, estimated_share
 
-        known = {"audited": self.totals.delivered, "held": self.totals.held}
+        counts = {"audited": self.totals.delivered, "held": self.totals.held}
         return estimated_share(
-            [Stratum(*_arrays(self.replies, name, of), known[name]) for name in STRATA[population]]
+            [Stratum(*_arrays(self.replies, name, of), counts[name]) for name in STRATA[population]]
         )
 
 
-def _in_its_domain(reply: LabelledReply, domains: Domains) -> LabelledReply:
+def _with_domain(reply: LabelledReply, domains: Domains) -> LabelledReply:
     """Return the reply with its present domain; unchanged if its facts are not on record."""
     facts = reply.facts
     if facts is None:
@@ -104,7 +104,7 @@ class DrawnLabel(Protocol):
     def share(self) -> float | None: ...
 
 
-def stood_for(labels: Iterable[DrawnLabel]) -> dict[str, float]:
+def represented(labels: Iterable[DrawnLabel]) -> dict[str, float]:
     """Return how many replies labels stand for by their shares, by "audited" and "held"."""
     sums = {"audited": 0.0, "held": 0.0}
     for each in labels:
@@ -112,13 +112,13 @@ def stood_for(labels: Iterable[DrawnLabel]) -> dict[str, float]:
     return sums
 
 
-def weights_of(labels: Sequence[DrawnLabel], known: Mapping[str, float]) -> list[float]:
+def weights_of(labels: Sequence[DrawnLabel], counts: Mapping[str, float]) -> list[float]:
     """Return how many replies each label stands for, in order.
 
-    They are scaled so that those of a stratum add up to `known`.
+    They are scaled so that those of a stratum add up to `counts`.
     """
-    sums = stood_for(labels)
-    return [_drawn_weight(each) * known[each.stratum] / sums[each.stratum] for each in labels]
+    sums = represented(labels)
+    return [_drawn_weight(each) * counts[each.stratum] / sums[each.stratum] for each in labels]
 
 
 def _drawn_weight(label: DrawnLabel) -> float:
@@ -130,9 +130,9 @@ def _arrays(replies: Iterable[LabelledReply], stratum: str, of: str) -> tuple[An
     """Return (values of the attribute `of`, weights) of one stratum's replies, both (n,)."""
     import numpy as np
 
-    its = [each for each in replies if each.stratum == stratum]
-    values = np.array([float(getattr(each, of)) for each in its])
-    return values, np.array([_drawn_weight(each) for each in its])
+    stratum_replies = [each for each in replies if each.stratum == stratum]
+    values = np.array([float(getattr(each, of)) for each in stratum_replies])
+    return values, np.array([_drawn_weight(each) for each in stratum_replies])
 
 
 def read_labels(

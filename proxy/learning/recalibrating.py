@@ -293,9 +293,9 @@ def _read_reply(
     if curve is not None and curve.calibrator in ("", stage):
         now = curve.apply_to(own, reply.model, reply.domain, reply.team)
     weights = counting.signals
-    told = None if weights is None else weights.weigh(own, stage, signals)
-    told = told or weigh_by_prior(now, stage, signals)
-    now = now if told is None else told.confidence
+    weighed = None if weights is None else weights.weigh(own, stage, signals)
+    weighed = weighed or weigh_by_prior(now, stage, signals)
+    now = now if weighed is None else weighed.confidence
     return _SignalReply(reply, LabelledSignals(reply.is_correct, own, stage, signals), now)
 
 

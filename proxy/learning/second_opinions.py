@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from calibrator import Gain, gains, knows_others, knows_signals
-from proxy.learning.labels import stood_for, weights_of
+from proxy.learning.labels import represented, weights_of
 from proxy.store.record.writer import DAY_S
 from proxy.store.verdicts.statistics import (
     JudgedReply,
@@ -92,9 +92,9 @@ def read_second_opinions(
     def is_wanted(row: Any) -> bool:
         return model in (None, row.model) and team in (None, row.team)
 
-    given = judged_replies(engine, now - LABELS_FOR_DAYS * DAY_S)
+    labels = judged_replies(engine, now - LABELS_FOR_DAYS * DAY_S)
     window = Window(now - days * DAY_S, now)
-    return second_opinions(engine, window, filter(is_wanted, given), is_wanted)
+    return second_opinions(engine, window, filter(is_wanted, labels), is_wanted)
 
 
 def second_opinions(
@@ -112,15 +112,15 @@ def second_opinions(
     rows = [row for row in found.rows if is_wanted(row)]
     calls = [call for row in rows for call in row.calls]
     judging = [call for row in rows for call in row.judging]
-    said = Counter(opinion for row in rows for opinion in row.opinions)
+    opinions = Counter(opinion for row in rows for opinion in row.opinions)
     return SecondOpinions(
         sum(bool(row.opinions) for row in rows),
         len(calls),
         sum("error" in call for call in calls),
         _tokens(calls),
-        said["agree"],
-        said["differ"],
-        said["untold"],
+        opinions["agree"],
+        opinions["differ"],
+        opinions["untold"],
         found.is_whole,
         tuple(_measure_gains(rows, labels)),
         len(judging),
@@ -176,5 +176,5 @@ def _replies_by_stratum(
     That is the number in `rows`; where they have none, the shares of the draw decide.
     """
     held = sum(row.weight for row in rows if row.review_id)
-    known = {"held": held, "audited": sum(row.weight for row in rows) - held}
-    return {name: known[name] or total for name, total in stood_for(labels).items()}
+    counts = {"held": held, "audited": sum(row.weight for row in rows) - held}
+    return {name: counts[name] or total for name, total in represented(labels).items()}

@@ -128,9 +128,9 @@ class Traffic:
         from any thread.
         """
         return [
-            (each.given.name, path.name, each.counts_for(calibrators))
+            (each.original.name, path.name, each.counts_for(calibrators))
             for each in tuple(self._followed.values())
-            if (path := each.given.certificate_path) is not None
+            if (path := each.original.certificate_path) is not None
         ]
 
     def policy_for(
@@ -192,7 +192,7 @@ class Traffic:
         """
         key = policy.name, policy.source
         followed = self._followed.get(key)
-        if followed is None or followed.given is not policy:
+        if followed is None or followed.original is not policy:
             followed = self._followed[key] = CertifiedPolicy(policy, self._found, followed)
             if policy.certificate_path is not None and self._looking is None:
                 self._looking = asyncio.create_task(self._keep_looking())
@@ -232,7 +232,7 @@ class Traffic:
         for id, verdict in news.verdicts:
             self._last_verdict = id
             for each in self._followed.values():
-                if found := each.hear(verdict):
+                if found := each.note_verdict(verdict):
                     self._note(found)
         for each in tuple(self._followed.values()):
             for found in each.distrust(news.distrusted):
@@ -247,12 +247,13 @@ class Traffic:
         findings = self._open_store()
         verdicts = verdicts_after(findings.engine, self._last_verdict)
         withdrawn, drifted = findings.withdrawals(), drifted_calibrators(findings.engine)
-        paths = {each.given.certificate_path for each in followed}  # last: `_has_changed` notes it
+        # These files are read last, because `_has_changed` notes each change.
+        paths = {each.original.certificate_path for each in followed}
         read = {path: _certificates(path) for path in paths if path and self._has_changed(path)}
         certificates = [
             (each, certificate)
             for each in followed
-            if (path := each.given.certificate_path)
+            if (path := each.original.certificate_path)
             for certificate in read.get(path, ())
         ]
         return _News(certificates, withdrawn, verdicts, drifted)

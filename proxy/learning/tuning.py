@@ -184,7 +184,7 @@ def gather(
         if len(waiting) == BATCH:
             read_waiting()
     read_waiting()
-    replies = [each for its, _ in batches for each in its]
+    replies = [each for batch, _ in batches for each in batch]
     labels = Labels(replies, totals(engine, since, start.version), left_out.undrawn)
     return TuningData(
         labels, CheckpointOutput.join([read for _, read in batches]) if batches else None, left_out
@@ -273,8 +273,8 @@ def learn_tuning(
         usable(gathered.labels)
     _check_enough(replies, "; ".join(gathered.left_out.sentences()))
     found = gathered.readings()
-    whose = [(r.model, r.domain, r.team) for r in replies]
-    return try_tuning(found, _recalibrate_all(found.read.confidence, current, whose), progress)
+    groups = [(r.model, r.domain, r.team) for r in replies]
+    return try_tuning(found, _recalibrate_all(found.read.confidence, current, groups), progress)
 
 
 def learn_tuning_of_rows(
@@ -288,8 +288,8 @@ def learn_tuning_of_rows(
     Raises NotLearntError for too few rows, or rows of one kind.
     """
     _check_enough(rows)
-    whose = [(r.model, r.domain, r.raw.get("team")) for r in rows]
-    return try_tuning(found, _recalibrate_all(found.read.confidence, current, whose), progress)
+    groups = [(r.model, r.domain, r.raw.get("team")) for r in rows]
+    return try_tuning(found, _recalibrate_all(found.read.confidence, current, groups), progress)
 
 
 def _check_enough(labelled: Sequence[LabelledReply] | Sequence[Row], left_out: str = "") -> None:
@@ -316,13 +316,13 @@ def _check_enough(labelled: Sequence[LabelledReply] | Sequence[Row], left_out: s
 def _recalibrate_all(
     own: Floats,
     current: Recalibration | None,
-    whose: Sequence[tuple[str | None, str | None, str | None]],
+    groups: Sequence[tuple[str | None, str | None, str | None]],
 ) -> Floats:
     """Return the confidences in force, (n,), of own scores (n,); the same array without `current`.
 
-    `whose` has the (model, domain, team) of each.
+    `groups` has the (model, domain, team) of each.
     """
     if current is None:
         return own
-    pairs = zip(own.tolist(), whose, strict=True)
-    return np.array([current.apply_to(score, *named) for score, named in pairs])
+    pairs = zip(own.tolist(), groups, strict=True)
+    return np.array([current.apply_to(score, *group) for score, group in pairs])

@@ -75,7 +75,7 @@ def _judged_call(exchange: Exchange, trace: Trace) -> CallSpan | None:
 
     Without one, the last successful call, or the last call at all, or None.
     """
-    kept = next((call.model for call in exchange.calls if call.is_kept), None)
+    model = next((call.model for call in exchange.calls if call.is_kept), None)
     good = [each for each in trace.calls if each.error is None]
-    its = [each for each in good if kept is None or each.model == kept]
-    return next(reversed(its or good or trace.calls), None)
+    candidates = [each for each in good if model is None or each.model == model]
+    return next(reversed(candidates or good or trace.calls), None)

@@ -225,8 +225,8 @@ class Metrics:
             columns = ([n for n in column if n is not None] for column in zip(*taken, strict=True))
             waited_s, ours_s, score_ms, confidences, supports = columns
             action = scored[0] if scored else ""
-            told = (surface, upstream or "", action, _CLASSES.get(status, OTHER))
-            self._requests.add(*told, number=count)
+            labels = (surface, upstream or "", action, _CLASSES.get(status, OTHER))
+            self._requests.add(*labels, number=count)
             self._upstream.observe_all(waited_s, surface, stream)
             self._overhead.observe_all(ours_s, surface, stream)
             if mode is not None:
@@ -264,12 +264,12 @@ class Metrics:
             for agreement in outcome.evidence.opinions:
                 self._opinions.add(agreement)
 
-    def note_visit(self, gateway: str, told: str, *, has_number: bool) -> None:
-        """Count a reply that another gateway asked about; `told` is passed, changed or withheld.
+    def note_visit(self, gateway: str, outcome: str, *, has_number: bool) -> None:
+        """Count a reply that another gateway asked about; `outcome` is passed, changed or withheld.
 
         `has_number` is whether it got a confidence.
         """
-        self._visits.add(gateway, told, "true" if has_number else "false")
+        self._visits.add(gateway, outcome, "true" if has_number else "false")
 
     def note_interrupted(self, *, has_number: bool) -> None:
         """Count a call that an agent's framework submitted to the desk.

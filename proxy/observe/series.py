@@ -24,8 +24,8 @@ OTHER: Final = "other"
 class Counter:
     """A counter for each combination of label values."""
 
-    def __init__(self, name: str, meaning: str, *labels: str) -> None:
-        self._about, self._labels = (name, meaning), labels
+    def __init__(self, name: str, description: str, *labels: str) -> None:
+        self._about, self._labels = (name, description), labels
         self._counts: dict[tuple[str, ...], list[float]] = {}  # the count, and its start time
         self._beyond = (OTHER,) * len(labels)
         if not labels:
@@ -38,8 +38,8 @@ class Counter:
         """
         count = self._counts.get(values)
         if count is None:
-            known = values if len(self._counts) < MOST_SERIES else self._beyond
-            count = self._counts.setdefault(known, [0.0, time.time()])
+            key = values if len(self._counts) < MOST_SERIES else self._beyond
+            count = self._counts.setdefault(key, [0.0, time.time()])
         count[0] += number
 
     def state(self) -> dict[tuple[str, ...], tuple[float, float]]:
@@ -49,8 +49,8 @@ class Counter:
     def absorb(self, state: Mapping[tuple[str, ...], tuple[float, float]]) -> None:
         """Add the counts of another counter's `state`; the earlier start time is kept."""
         for values, (number, since) in state.items():
-            known = values if len(self._counts) < MOST_SERIES else self._beyond
-            count = self._counts.get(values) or self._counts.setdefault(known, [0.0, since])
+            key = values if len(self._counts) < MOST_SERIES else self._beyond
+            count = self._counts.get(values) or self._counts.setdefault(key, [0.0, since])
             count[0] += number
             count[1] = min(count[1], since)
 
@@ -77,8 +77,8 @@ class _Distribution:
 class Histogram:
     """A distribution of numbers for each combination of label values; `bounds` are ascending."""
 
-    def __init__(self, name: str, meaning: str, bounds: Sequence[float], *labels: str) -> None:
-        self._about, self._bounds, self._labels = (name, meaning), tuple(bounds), labels
+    def __init__(self, name: str, description: str, bounds: Sequence[float], *labels: str) -> None:
+        self._about, self._bounds, self._labels = (name, description), tuple(bounds), labels
         self._distributions: dict[tuple[str, ...], _Distribution] = {}
         self._beyond = (OTHER,) * len(labels)
 
@@ -100,8 +100,8 @@ class Histogram:
 
     def _new(self, values: tuple[str, ...]) -> _Distribution:
         """Return a new distribution for label values, or that of `other` beyond `MOST_SERIES`."""
-        known = values if len(self._distributions) < MOST_SERIES else self._beyond
-        return self._distributions.setdefault(known, _Distribution(len(self._bounds) + 1))
+        key = values if len(self._distributions) < MOST_SERIES else self._beyond
+        return self._distributions.setdefault(key, _Distribution(len(self._bounds) + 1))
 
     def state(self) -> dict[tuple[str, ...], tuple[list[int], float, float]]:
         """Return {label values: (count in each bucket, sum, start time)}, for `absorb`."""
@@ -126,11 +126,11 @@ class Histogram:
         return [family]
 
 
-def histogram_family(name: str, meaning: str, labels: Sequence[str]) -> HistogramMetricFamily:
+def histogram_family(name: str, description: str, labels: Sequence[str]) -> HistogramMetricFamily:
     """Return an empty family of histograms."""
     from prometheus_client.core import HistogramMetricFamily
 
-    return HistogramMetricFamily(name, meaning, labels=labels)
+    return HistogramMetricFamily(name, description, labels=labels)
 
 
 def add_distribution(

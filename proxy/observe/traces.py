@@ -60,8 +60,8 @@ def trace_of(headers: Headers, sample: float) -> Trace:
 
     `sample` is the share of new traces, 0 to 1, that are sampled. An unusable header is ignored.
     """
-    given = next((value for name, value in headers if name == TRACEPARENT), None)
-    if given is not None and (found := _TRACEPARENT.fullmatch(given.strip().lower())):
+    header = next((value for name, value in headers if name == TRACEPARENT), None)
+    if header is not None and (found := _TRACEPARENT.fullmatch(header.strip().lower())):
         version, trace_id, parent_id, flags, more = found.groups()
         is_usable = version != b"ff" and not (version == b"00" and more)
         if is_usable and trace_id.strip(b"0") and parent_id.strip(b"0"):
@@ -89,11 +89,11 @@ def place_of(name: str, section: UpstreamConfig) -> SpanUpstream:
     """
     url = urlsplit(section.base_url or "")
     host = url.hostname
-    known = (p for end, p in PROVIDERS.items() if host and f".{host}".endswith(f".{end}"))
+    providers = (p for end, p in PROVIDERS.items() if host and f".{host}".endswith(f".{end}"))
     named = section.litellm if section.litellm not in (None, "auto") else None
     own = "anthropic" if section.speaks == "anthropic" else name
     port = url.port or ({"https": 443, "http": 80}.get(url.scheme))
-    return SpanUpstream(name, next(known, named or own), host, port if host else None)
+    return SpanUpstream(name, next(providers, named or own), host, port if host else None)
 
 
 @dataclass(slots=True)

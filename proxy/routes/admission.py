@@ -174,8 +174,8 @@ class Admission:
             (f"team {key.team}", team.requests_per_minute),
         )
         rates = tuple((owner, rate) for owner, rate in limits if rate is not None)
-        named = (key.id, key.name or key.id, key.team)
-        caller = Caller(self._number, *named, key.max_held, team.max_held)
+        identity = (key.id, key.name or key.id, key.team)
+        caller = Caller(self._number, *identity, key.max_held, team.max_held)
         surfaces = team.surfaces if team.surfaces is not None else config.surfaces
         if key.surfaces is not None:
             surfaces = tuple(key.surfaces.split(","))

@@ -49,8 +49,8 @@ class Routes:
         for format in FORMATS:
             of_format = partial(endpoint, error_body=format.error_body)
             scored = of_format(partial(handle, format, services))
-            asked_oddly = of_format(partial(_other_method, services, surfaces, format))
-            self._scored.append((f"/v1{format.path}", scored, asked_oddly))
+            other_method = of_format(partial(_other_method, services, surfaces, format))
+            self._scored.append((f"/v1{format.path}", scored, other_method))
             self.exact["POST", f"/v1{format.path}"] = scored
             self.exact["POST", f"/v1{format.path}/"] = scored
         self._generated: ASGIApplication | None = None
@@ -80,9 +80,9 @@ class Routes:
             names = names_in(raw_path_of(scope))
         except BadRequestError:
             return self._refused
-        for scored_path, scored, asked_oddly in self._scored:
+        for scored_path, scored, other_method in self._scored:
             if means(names, scored_path):
-                return scored if method == "POST" else asked_oddly
+                return scored if method == "POST" else other_method
         if self._generated is not None and method == "POST" and means(names, GENERATIONS):
             return self._generated
         return self._unscored_route(method, path, names)
@@ -100,12 +100,12 @@ class Routes:
             return
         names = names_in(raw_path_of(scope))
         is_scored = any(means(names, path) for path, *_ in self._scored)
-        why = "replies are scored"
+        reason = "replies are scored"
         if self.is_enforced:
-            why = "a policy decides on these answers"
+            reason = "a policy decides on these answers"
         elif self.needs_keys:
-            why = "ids in these requests are checked"
-        sentence = f"{why}, which is not possible in a WebSocket; ask over HTTP"
+            reason = "ids in these requests are checked"
+        sentence = f"{reason}, which is not possible in a WebSocket; ask over HTTP"
         if is_scored:
             raise UpgradeRefusedError(sentence)
         if self.is_enforced and (shows_answers(names) or not is_listed(names)):

@@ -109,9 +109,9 @@ class ImageFetcher:
         """
         if response.status_code != httpx.codes.OK:
             raise _unreachable(url, f"status {response.status_code}")
-        told = response.headers.get("content-length", "")
-        if told.isdecimal() and int(told) > self._max_bytes:
-            raise NotScorableError("image_size", f"an image has {told} bytes, too many")
+        length = response.headers.get("content-length", "")
+        if length.isdecimal() and int(length) > self._max_bytes:
+            raise NotScorableError("image_size", f"an image has {length} bytes, too many")
         body = bytearray()
         async for part in response.aiter_raw():
             body += part
@@ -120,8 +120,8 @@ class ImageFetcher:
         return bytes(body)
 
 
-def _unreachable(url: httpx.URL, why: str) -> NotScorableError:
+def _unreachable(url: httpx.URL, reason: str) -> NotScorableError:
     """Return an error that names only the URL's host, because the rest may be secret."""
     return NotScorableError(
-        "image_fetch", f"an image could not be downloaded from {url.host}: {why}"
+        "image_fetch", f"an image could not be downloaded from {url.host}: {reason}"
     )

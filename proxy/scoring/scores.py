@@ -50,7 +50,7 @@ CAUSES: Final = frozenset({Status.LOADING, Status.SKIPPED, Status.TIMEOUT, Statu
 """The statuses that a stand-in can help with: they come from the calibrator's state. A reply that
 the calibrator cannot read stays without a number."""
 PREFIX: Final = "stand_in_"  # begins the reason of a stand-in's number
-TOLD_EVERY_S: Final = 60.0  # seconds between two log lines
+LOG_EVERY_S: Final = 60.0  # seconds between two log lines
 
 
 def name_with(calibrator: str, recalibrations: Recalibrations | None) -> str:
@@ -99,9 +99,9 @@ class RecalibratedScores:
         if self._facts is not None:  # the scorer, which may be elsewhere, gets the relevant ones
             request = replace(request, facts=self._facts.about_item)
         found = await self._scores.score(request)
-        if (its := self._alone) is None:
+        if (recalibration := self._alone) is None:
             return found
-        return [_apply_recalibration(its, each, request) for each in found]
+        return [_apply_recalibration(recalibration, each, request) for each in found]
 
     @property
     def opinion(self) -> str:
@@ -133,36 +133,36 @@ class RecalibratedScores:
         """
         plain = replace(found, signals=signals)
         evidence, names = found.evidence, self._scores
-        said_by = names.name if evidence is None else names.opinion
-        if found.value is None or not said_by or not signals.kinds:
+        scorer = names.name if evidence is None else names.opinion
+        if found.value is None or not scorer or not signals.kinds:
             return plain
         own = found.value if found.score is None else found.score
-        told_by = (self.name or "") if evidence is None else evidence.calibrator
-        weighed = self._by_labels(own, said_by, signals)
+        origin = (self.name or "") if evidence is None else evidence.calibrator
+        weighed = self._by_labels(own, scorer, signals)
         if weighed is None:
             from calibrator import weigh_by_prior  # loads numpy, which only a judge needs
 
-            weighed = weigh_by_prior(found.value, told_by, signals)
+            weighed = weigh_by_prior(found.value, origin, signals)
         if weighed is None:
             return plain
-        aided = SignalChange(found.value, told_by, found.score, weighed.calibrator, weighed.kinds)
+        aided = SignalChange(found.value, origin, found.score, weighed.calibrator, weighed.kinds)
         findings = found.findings
         if any(kind != LOGPROBS for kind in weighed.kinds):
             findings = findings.with_opinions()
         value = weighed.confidence
         return replace(plain, value=value, score=own, aided=aided, findings=findings)
 
-    def _by_labels(self, own: float, said_by: str, signals: Signals) -> WeighedConfidence | None:
+    def _by_labels(self, own: float, scorer: str, signals: Signals) -> WeighedConfidence | None:
         """Return the confidence `own` after the fitted weights for its signals.
 
-        `said_by` is the name of the number. None without weights, or if they do not know these
+        `scorer` is the name of the calibrator. None without weights, or if they do not know these
         signals, which is logged once.
         """
         if self._weights is None:
             return None
-        weighed = self._weights.weigh(own, said_by, signals)
+        weighed = self._weights.weigh(own, scorer, signals)
         if weighed is None:
-            _warn_unweighed(self._weights.name, said_by, signals.kinds)
+            _warn_unweighed(self._weights.name, scorer, signals.kinds)
         return weighed
 
     def _recalibrate_with_others(
@@ -176,10 +176,10 @@ class RecalibratedScores:
             return before
         evidence = replace(evidence, before=before.value, score_before=before.score)
         knowing = replace(after, score=None, evidence=evidence)
-        if (its := self._recalibration_for(evidence.calibrator)) is None:
+        if (recalibration := self._recalibration_for(evidence.calibrator)) is None:
             return knowing
         evidence = replace(evidence, calibrator=evidence.calibrator + self._suffix_with_others)
-        return _apply_recalibration(its, replace(knowing, evidence=evidence), request)
+        return _apply_recalibration(recalibration, replace(knowing, evidence=evidence), request)
 
     def _recalibration_for(self, name: str) -> Recalibration | None:
         """Return the recalibration of numbers that know other answers, if it was fitted for `name`.
@@ -187,11 +187,11 @@ class RecalibratedScores:
         `name` is their provenance, such as `embedded@3f2a91c0+opinion@9c1d02ab`. Returns None, and
         logs it once, if it was fitted for numbers of another name; None also if none is configured.
         """
-        its = self._with_others
-        if its is None or its.calibrator == name:
-            return its
+        recalibration = self._with_others
+        if recalibration is None or recalibration.calibrator == name:
+            return recalibration
         if name:
-            _warn_unused(its.name, its.calibrator, name)
+            _warn_unused(recalibration.name, recalibration.calibrator, name)
         return None
 
 
@@ -249,8 +249,8 @@ class WithStandIn:
     def __init__(self, scores: RecalibratedScores, stand_in: RecalibratedScores) -> None:
         self._scores = scores
         self._stand_in = stand_in
-        self._untold: Counter[str] = Counter()  # causes since the last log line
-        self._told_at = -TOLD_EVERY_S
+        self._unlogged: Counter[str] = Counter()  # causes since the last log line
+        self._logged_at = -LOG_EVERY_S
 
     @property
     def name(self) -> str | None:
@@ -300,18 +300,18 @@ class WithStandIn:
         `cause` is the reason that the reply would have had without a number, `name` the stand-in's
         name.
         """
-        self._untold[cause] += 1
-        if (now := time.monotonic()) - self._told_at < TOLD_EVERY_S:
+        self._unlogged[cause] += 1
+        if (now := time.monotonic()) - self._logged_at < LOG_EVERY_S:
             return
-        self._told_at = now
+        self._logged_at = now
         log.warning(
             "stand_in_scores",
             calibrator=name,
             instead_of=self.name,
-            replies=dict(self._untold),
+            replies=dict(self._unlogged),
             hint="the configured calibrator is late, too busy or not there",
         )
-        self._untold.clear()
+        self._unlogged.clear()
 
 
 def _without_number(found: Sequence[Confidence]) -> list[Confidence]:

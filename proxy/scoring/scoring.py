@@ -49,7 +49,7 @@ from proxy.scoring.engines.findings import (
 )
 from proxy.scoring.images import ImagePart, Images
 from proxy.scoring.renaming import model_renamer
-from proxy.scoring.waits import Arrivals, Deadlines, step_back
+from proxy.scoring.waits import Arrivals, Deadlines, lower_priority
 
 log = structlog.get_logger(__name__)
 
@@ -235,7 +235,7 @@ class Scoring:
 
     def _run_load(self) -> None:
         """Load the scorer on this thread, at a low priority, and then call `on_ready`."""
-        step_back()
+        lower_priority()
         if self._load is not None:
             self._try_load(self._load)
         if not self._is_closing.is_set():
@@ -243,14 +243,14 @@ class Scoring:
 
     def _try_load(self, load: Callable[[], Scorer]) -> None:
         """Load the scorer, again while it is unavailable; other errors are logged and final."""
-        said, pause_s = None, FIRST_PAUSE_S
+        message, pause_s = None, FIRST_PAUSE_S
         while not self._is_closing.is_set():
             try:
                 scorer = _warm(load())
                 break
             except UnavailableError as error:
-                if said != (said := str(error)):
-                    log.warning("calibrator_unavailable", reason=error.reason, error=said)
+                if message != (message := str(error)):
+                    log.warning("calibrator_unavailable", reason=error.reason, error=message)
                 self._is_closing.wait(pause_s)
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
             except Exception as error:
@@ -294,13 +294,13 @@ class Scoring:
         if self._batcher is None:
             return [self._absence] * len(choices)
         try:
-            asked, items, found = request.question(), [], []
+            question, items, found = request.question(), [], []
             model, domain = self._rated_as(request.model), request.domain
             for choice in choices:
-                items.append(item := _item_of(asked, choice, model, domain))
+                items.append(item := _item_of(question, choice, model, domain))
                 item.facts = facts(item) if facts is not None else ()
-            if asked.images:
-                return await self._with_images(asked.images, items)
+            if question.images:
+                return await self._with_images(question.images, items)
             for ticket, item in zip(await self.tickets(items), items, strict=True):
                 found.append(_confidence(ticket))
                 if found[-1].notes is None and found[-1].value is not None and calls_tools(item):
@@ -325,12 +325,12 @@ class Scoring:
         if not self.opinion or not others:
             return list(found)
         try:
-            asked, model = request.question(), self._rated_as(request.model)
-            read = tuple(_other(asked, each) for each in others)
+            question, model = request.question(), self._rated_as(request.model)
+            other_replies = tuple(_other(question, each) for each in others)
             at = [at for at, each in enumerate(found) if each.value is not None]
-            items = [_item_of(asked, request.choices[each], model, None) for each in at]
+            items = [_item_of(question, request.choices[each], model, None) for each in at]
             for item, each in zip(items, at, strict=True):
-                item.others, item.alone = read, found[each].value
+                item.others, item.alone = other_replies, found[each].value
             tickets = await self.tickets(items)
         except (NotScorableError, QueueFullError):
             return list(found)
@@ -396,33 +396,33 @@ class Scoring:
         return self._arrivals
 
 
-def _item_of(asked: Question, choice: Choice, model: str, domain: str | None) -> Item:
+def _item_of(question: Question, choice: Choice, model: str, domain: str | None) -> Item:
     """Return the scorer's input for a choice; raises NotScorableError if it cannot read it."""
     if choice.is_part_unread:
         raise NotScorableError("unreadable_event", "a part of the answer could not be read")
     if (text := choice.plain_text()) is None:
-        return _item(asked, choice.message, model, domain)
-    used, before = asked.tool_use(choice.message), asked.all_messages()
-    return Item(asked.text, text, model, None, domain, (), used, messages=before)
+        return _item(question, choice.message, model, domain)
+    tool_use, messages = question.tool_use(choice.message), question.all_messages()
+    return Item(question.text, text, model, None, domain, (), tool_use, messages=messages)
 
 
 def _item(
-    asked: Question, message: Mapping[str, Any], model: str | None, domain: str | None
+    question: Question, message: Mapping[str, Any], model: str | None, domain: str | None
 ) -> Item:
     """Return the scorer's input for a chat message; raises NotScorableError as `_item_of`."""
-    if (beyond := unread_part(message)) is not None:
-        raise NotScorableError(beyond, "an answer that is more than text and known calls")
+    if (unread := unread_part(message)) is not None:
+        raise NotScorableError(unread, "an answer that is more than text and known calls")
     try:
         text = message_text(message)
     except ValueError as error:
         raise NotScorableError("content", str(error)) from error
-    used, before = asked.tool_use(message), asked.all_messages()
-    return Item(asked.text, text, model, None, domain, (), used, messages=before)
+    tool_use, messages = question.tool_use(message), question.all_messages()
+    return Item(question.text, text, model, None, domain, (), tool_use, messages=messages)
 
 
-def _other(asked: Question, other: OtherAnswer) -> OtherReply:
+def _other(question: Question, other: OtherAnswer) -> OtherReply:
     """Return another answer for the calibrator; raises NotScorableError as `_item` does."""
-    item = _item(asked, other.message, other.model, None)
+    item = _item(question, other.message, other.model, None)
     return OtherReply(item.answer, other.model, item.tool_use)
 
 
@@ -441,9 +441,9 @@ def _move_by_others(
 def _warm(scorer: Scorer) -> Scorer:
     """Return the scorer after a first, slow pass; closes it and raises the error if that fails."""
     question = "How many days are 3 weeks, and what is 15 % of 240 euros?"
-    given = ({"role": "system", "content": "Open 24/7."}, {"role": "user", "content": question})
+    messages = ({"role": "system", "content": "Open 24/7."}, {"role": "user", "content": question})
     try:
-        scorer.score_batch([Item(question, "warm-up", messages=given)])
+        scorer.score_batch([Item(question, "warm-up", messages=messages)])
     except BaseException:
         _close(scorer)
         raise

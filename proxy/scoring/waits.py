@@ -50,9 +50,9 @@ class Arrivals:
         self._arrived: deque[WaitingRequest] = deque()  # one entry for each score
         self._is_coming = False
         self._is_waking = False
-        self._ear, self._mouth = os.pipe()
-        os.set_blocking(self._ear, False)
-        loop.add_reader(self._ear, self._tell)
+        self._read_end, self._write_end = os.pipe()
+        os.set_blocking(self._read_end, False)
+        loop.add_reader(self._read_end, self._on_reports)
 
     def submit(
         self, batcher: Batcher, items: Sequence[Item]
@@ -82,11 +82,11 @@ class Arrivals:
         if not self._is_coming:
             self._is_coming = True
             with contextlib.suppress(OSError):  # it is closed, and nothing waits
-                os.write(self._mouth, b"!")
+                os.write(self._write_end, b"!")
 
-    def _tell(self) -> None:
+    def _on_reports(self) -> None:
         """Read the byte that woke the loop, and end the wait of requests with all their scores."""
-        os.read(self._ear, 1)  # hardly ever more, if two threads report at the same time
+        os.read(self._read_end, 1)  # hardly ever more, if two threads report at the same time
         self._is_coming = False  # reset first, so that later reports wake the loop again
         self._hand_out()
 
@@ -103,9 +103,9 @@ class Arrivals:
         """Deliver what has arrived and close the pipe; nothing may arrive afterwards."""
         self._is_coming = True  # so that nothing is written any more
         with contextlib.suppress(RuntimeError):  # the loop may be closed already
-            self.loop.remove_reader(self._ear)
-        os.close(self._ear)
-        os.close(self._mouth)
+            self.loop.remove_reader(self._read_end)
+        os.close(self._read_end)
+        os.close(self._write_end)
         self._hand_out()
 
 
@@ -183,7 +183,7 @@ class Deadlines:
             call()
 
 
-def step_back() -> None:
+def lower_priority() -> None:
     """Lower the priority of the calling thread and of those that it starts.
 
     The event loop then runs first when threads share a core. Otherwise the loop of a process on one

@@ -83,11 +83,11 @@ def serve_workers(setup: Setup, shared: SharedResources) -> int:
         token, scoring = secrets.token_urlsafe(32), bind(LOOPBACK, 0)
         url = url_of(*scoring.getsockname()[:2]).removesuffix("/v1")
         runs[SCORER] = partial(_run_scorer, _scorer_config(config, token), scoring)
-        ask_it = partial(_asking_scorer, url, token)
-        setup = ask_it(setup)
+        with_scorer = partial(_with_scorer, url, token)
+        setup = with_scorer(setup)
         if reload is not None:
             read = reload
-            shared = replace(shared, reload=lambda: ask_it(read()))
+            shared = replace(shared, reload=lambda: with_scorer(read()))
     shared = replace(shared, preloaded=preload(setup.config.calibrator))
     for index in range(config.workers.count):
         runs[index] = partial(_run_worker, shared)
@@ -122,7 +122,7 @@ def _scorer_config(config: Config, token: str) -> Config:
     return config.model_copy(update=changed)
 
 
-def _asking_scorer(url: str, token: str, setup: Setup) -> Setup:
+def _with_scorer(url: str, token: str, setup: Setup) -> Setup:
     """Return the setup of a worker that gets its scores from the scorer's process."""
     engine = ScoringServer(kind="scorer", base_url=url, api_key=SecretStr(token))
     elsewhere = {"engine": engine, "device": "auto", "threads": None}

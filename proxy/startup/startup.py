@@ -42,7 +42,7 @@ from proxy.scoring.loader import (
     recalibrations_of_stand_in,
     shares_scorer,
 )
-from proxy.store.database.chain import KEY_VARIABLE, say_if_off
+from proxy.store.database.chain import KEY_VARIABLE, warn_if_unchained
 from proxy.store.database.client_keys import KeyStore
 from proxy.store.database.database import open_engine
 from proxy.store.database.tables import path_of
@@ -164,8 +164,8 @@ def with_files(setup: Setup) -> Setup:
 
 def without_domains(config: Config, recalibrations: Recalibrations | None) -> str:
     """Return a warning if recalibrations go by domain and no reply can get a domain; else ""."""
-    goes_by_domain = any(each.by == "domain" for each in recalibrations or ())
-    return NONE_PICKS if goes_by_domain and not picks_curves(config) else ""
+    has_domains = any(each.by == "domain" for each in recalibrations or ())
+    return NONE_PICKS if has_domains and not picks_curves(config) else ""
 
 
 def check_models(setup: Setup) -> None:
@@ -206,14 +206,14 @@ def serve(
     setup = with_files(setup)
     check_store(setup.config)
     check_keys(setup)
-    is_unchained = say_if_off(setup.config.store)
+    is_unchained = warn_if_unchained(setup.config.store)
     listening = bind(host, port)
-    place: tuple[str, int] = listening.getsockname()[:2]
-    check_upstreams(setup.config, setup.path, *place)
-    admin, url = bind_admin(setup.config.admin), url_of(*place)
+    address: tuple[str, int] = listening.getsockname()[:2]
+    check_upstreams(setup.config, setup.path, *address)
+    admin, url = bind_admin(setup.config.admin), url_of(*address)
     guardrails, about_guardrails = bind_guardrails(setup.config)
 
-    def say_try() -> None:
+    def on_ready() -> None:
         """Print how to try the proxy, and log warnings about the policies."""
         settle_memory()
         for line in invitation(setup, url):
@@ -226,7 +226,7 @@ def serve(
 
     reload = None
     if setup.path:
-        reload = partial(reload_setup, setup.path, policy, host, place, workers)
+        reload = partial(reload_setup, setup.path, policy, host, address, workers)
     for line in [
         *greeting(setup, url),
         *([admin.greeting(is_terminal=sys.stdout.isatty())] if admin else []),
@@ -235,7 +235,7 @@ def serve(
         say(line)
     if is_unchained:
         say(f"  no audit chain: set {KEY_VARIABLE}, else nobody can tell whether rows were changed")
-    started = StartedProxy(setup, listening, admin, guardrails, reload, is_loopback(host), say_try)
+    started = StartedProxy(setup, listening, admin, guardrails, reload, is_loopback(host), on_ready)
     if setup.config.workers.count > 1:
         _run_several(started)
     else:
@@ -357,8 +357,8 @@ def workers_line(config: Config) -> list[str]:
     """Return a line with the number of workers and the place of their scores; empty for one."""
     if config.workers.count == 1:
         return []
-    whose = "one scorer for all of them" if shares_scorer(config) else "each scores for itself"
-    return [f"  {config.workers.count} workers, {whose}"]
+    scorers = "one scorer for all of them" if shares_scorer(config) else "each scores for itself"
+    return [f"  {config.workers.count} workers, {scorers}"]
 
 
 def invitation(setup: Setup, url: str) -> list[str]:
@@ -372,12 +372,12 @@ def invitation(setup: Setup, url: str) -> list[str]:
 
     body = {"model": model, "messages": [{"role": "user", "content": first_question()}]}
     quoted = json.dumps(body).replace("'", "'\\''")
-    key, whose = "", ""
+    key, hint = "", ""
     if setup.config.needs_keys:
         key = f" -H 'authorization: Bearer {PLACEHOLDER}'"
-        whose = f" ({PLACEHOLDER} is what `pinocchio keys create` prints)"
+        hint = f" ({PLACEHOLDER} is what `pinocchio keys create` prints)"
     lines = [
-        f"Ready. Try a question that the demo answers wrongly{whose}:",
+        f"Ready. Try a question that the demo answers wrongly{hint}:",
         f"  curl -si {url}/chat/completions -H 'content-type: application/json'{key} -d '{quoted}'",
     ]
     if setup.config.calibrator.summary != "embedded":

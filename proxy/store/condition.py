@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.errors import StoreError
-from proxy.store.database.database import cause, engine_as_it_is
+from proxy.store.database.database import cause, open_engine_unchanged
 from proxy.store.database.schema import LATEST, revision_of, version_table
 from proxy.store.database.tables import path_of, place_of
 
@@ -45,7 +45,7 @@ def condition_of(url: str) -> Condition:
     path = path_of(url)
     if path is not None and not path.exists():
         return Condition("missing")
-    engine = engine_as_it_is(url)
+    engine = open_engine_unchanged(url)
     began = time.perf_counter()
     try:
         with engine.connect() as connection:

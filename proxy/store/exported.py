@@ -16,7 +16,7 @@ from proxy.store.database.verdicts import reading, verdicts
 from proxy.store.record.writer import exchanges, first_id
 from proxy.store.reviews.held_replies import HeldReply, held_replies
 from proxy.store.verdicts.feedback import StoredFeedback as Volunteered
-from proxy.store.verdicts.feedback import given_on
+from proxy.store.verdicts.feedback import feedback_on
 
 PAGE: Final = 200
 
@@ -66,11 +66,11 @@ def with_content(
         with reading(engine) as connection:
             rows = connection.execute(query if last is None else query.where(after)).all()
             replies = [HeldReply(**dict(zip(_COLUMNS, row[:-2], strict=True))) for row in rows]
-            given = _verdicts(connection, [each.request_id for each in replies])
-            said = given_on(connection, [each.request_id or "" for each in replies])
+            labels = _verdicts(connection, [each.request_id for each in replies])
+            feedback = feedback_on(connection, [each.request_id or "" for each in replies])
         for reply, row in zip(replies, rows, strict=True):
-            labels = given[reply.request_id], said.get(reply.request_id or "", ())
-            yield ExportedReply(reply, row[-2], row[-1], *labels)
+            judgements = labels[reply.request_id], feedback.get(reply.request_id or "", ())
+            yield ExportedReply(reply, row[-2], row[-1], *judgements)
         if len(rows) < PAGE:
             return
         last = replies[-1].created_at, replies[-1].id

@@ -160,19 +160,19 @@ class ReviewQueue:
         for name, value in narrowed.items():
             if value is not None:
                 query = query.where(table[name] == storable(value))
-        listed: list[QueueEntry] = []
+        entries: list[QueueEntry] = []
         order: tuple[sa.Column[Any], ...] = (table.created_at, table.id)
         if after is None or after[0] is None:
             unscored = query.where(table.confidence.is_(None))
-            listed += self._list_entries(
+            entries += self._list_entries(
                 unscored, (table.created_at, table.id), after and after[1:], limit
             )
             after = None
-        if len(listed) < limit:
+        if len(entries) < limit:
             scored = query.where(table.confidence.is_not(None))
             order = (table.confidence, *order)
-            listed += self._list_entries(scored, order, after, limit - len(listed))
-        return listed
+            entries += self._list_entries(scored, order, after, limit - len(entries))
+        return entries
 
     def count(self, state: str, **narrowed: str | None) -> int:
         """Return how many replies have a state, in all queues, also those not in `SEEN_QUEUES`.
@@ -227,21 +227,21 @@ class ReviewQueue:
 
     def labels(self, held: HeldReply) -> list[Label]:
         """Return the reviewers' labels of a reply, the oldest first."""
-        return self.said_of(held)[0]
+        return self.labels_and_events(held)[0]
 
-    def said_of(self, held: HeldReply) -> tuple[list[Label], list[ReviewEvent]]:
+    def labels_and_events(self, held: HeldReply) -> tuple[list[Label], list[ReviewEvent]]:
         """Return (labels of a reply by reviewers, its events), each the oldest first.
 
         At most `MOST_TURNS` events are returned.
         """
         columns = verdicts.c.reviewer, verdicts.c.is_correct, verdicts.c.given_at, verdicts.c.note
         of_it = verdicts.c.request_id == held.request_id  # None equals nothing
-        labels = sa.select(*columns).where(of_it).order_by(verdicts.c.id)
-        turns = event_columns().where(review_events.c.review_id == held.id)
+        label_query = sa.select(*columns).where(of_it).order_by(verdicts.c.id)
+        event_query = event_columns().where(review_events.c.review_id == held.id)
         with reading(self.engine) as connection:
-            said = [Label(**row._mapping) for row in connection.execute(labels)]
-            happened = connection.execute(turns.order_by(review_events.c.id).limit(MOST_TURNS))
-            return said, [ReviewEvent(**row._mapping) for row in happened]
+            labels = [Label(**row._mapping) for row in connection.execute(label_query)]
+            events = connection.execute(event_query.order_by(review_events.c.id).limit(MOST_TURNS))
+            return labels, [ReviewEvent(**row._mapping) for row in events]
 
     def events_after(self, number: int) -> list[ReviewEvent]:
         """Return the events with a greater number, the oldest first, `MOST_TURNS` at most."""
@@ -264,8 +264,8 @@ class ReviewQueue:
         queue, in which nobody decided.
         """
         table, now = held_replies.c, time.time()
-        time_given = sa.func.nullif(table.expires_at - table.created_at, 0)
-        used = (now - table.created_at) / time_given
+        lifetime_s = sa.func.nullif(table.expires_at - table.created_at, 0)
+        used = (now - table.created_at) / lifetime_s
         has_moved = sa.and_(table.escalate_to.is_not(None), table.escalate_at.is_(None))
         columns = (
             *(table.queue, table.kind, sa.func.count().label("count")),
@@ -348,8 +348,10 @@ class ReviewQueue:
                 if after is not None and standing is not None:
                     give(connection, held, standing, reviewer)
             else:
-                given = Approval(reviewer, is_correct, revised, storable(note), revision, standing)
-                after = approve(connection, held, given)
+                approval = Approval(
+                    reviewer, is_correct, revised, storable(note), revision, standing
+                )
+                after = approve(connection, held, approval)
             if after is None:
                 connection.rollback()  # nothing was decided, so the link stays unused
             return after
@@ -374,8 +376,8 @@ class ReviewQueue:
 
     def audit_of(self, request_id: str) -> HeldReply | None:
         """Return the audited reply of an exchange that still waits for a verdict, or None."""
-        is_its = held_replies.c.request_id == request_id, held_replies.c.kind == AUDIT
-        query = sa.select(held_replies).where(*is_its, held_replies.c.state == HELD)
+        conditions = held_replies.c.request_id == request_id, held_replies.c.kind == AUDIT
+        query = sa.select(held_replies).where(*conditions, held_replies.c.state == HELD)
         rows = self._rows(query.limit(1))
         return HeldReply(**rows[0]._mapping) if rows else None
 
@@ -391,7 +393,7 @@ class ReviewQueue:
     def try_to_hold(self, reply: bytes = b"") -> None:
         """Write a held reply and a decision on it, and roll both back; raises StoreError."""
         now = time.time()
-        unheard = HeldReply(
+        held = HeldReply(
             id=f"rehearsal-{secrets.token_hex(8)}",
             key_hash="",
             queue="",
@@ -405,10 +407,10 @@ class ReviewQueue:
             expires_at=now + DAY_S,
             request_id="",
         )
-        self.get(unheard.id)
+        self.get(held.id)
         with self._change_transaction() as connection:
-            connection.execute(held_replies.insert().values(row_of(unheard)))
-            _store_decision(connection, unheard, RELEASED, "", True, None, None)
+            connection.execute(held_replies.insert().values(row_of(held)))
+            _store_decision(connection, held, RELEASED, "", True, None, None)
             connection.rollback()
 
     def give_label(

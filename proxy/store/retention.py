@@ -123,12 +123,12 @@ def _forget_exchanges(connection: sa.Connection, oldest_at: float) -> int:
     The deletion is noted in the audit chain.
     """
     before = first_id(oldest_at)
-    some = sa.select(exchanges.c.request_id).where(exchanges.c.request_id < before)
-    some = some.order_by(exchanges.c.request_id).limit(EXCHANGES_AT_ONCE)
-    if not connection.execute(some.limit(1)).all():
+    batch = sa.select(exchanges.c.request_id).where(exchanges.c.request_id < before)
+    batch = batch.order_by(exchanges.c.request_id).limit(EXCHANGES_AT_ONCE)
+    if not connection.execute(batch.limit(1)).all():
         return 0
     connection.rollback()
-    count = connection.execute(exchanges.delete().where(exchanges.c.request_id.in_(some))).rowcount
+    count = connection.execute(exchanges.delete().where(exchanges.c.request_id.in_(batch))).rowcount
     note_deletion(connection, exchanges, before)
     connection.commit()
     return count
@@ -137,9 +137,9 @@ def _forget_exchanges(connection: sa.Connection, oldest_at: float) -> int:
 def _forget_polls(connection: sa.Connection, oldest_at: float) -> int:
     """Delete up to `EXCHANGES_AT_ONCE` polls from before `oldest_at`; return how many."""
     before = first_id(oldest_at)
-    some = sa.select(polls.c.request_id).where(polls.c.request_id < before)
-    some = some.order_by(polls.c.request_id).limit(EXCHANGES_AT_ONCE)
-    count = connection.execute(polls.delete().where(polls.c.request_id.in_(some))).rowcount
+    batch = sa.select(polls.c.request_id).where(polls.c.request_id < before)
+    batch = batch.order_by(polls.c.request_id).limit(EXCHANGES_AT_ONCE)
+    count = connection.execute(polls.delete().where(polls.c.request_id.in_(batch))).rowcount
     connection.commit()
     return count
 
@@ -150,12 +150,12 @@ def _clear_lists(connection: sa.Connection, oldest_at: float) -> int:
     Their exchanges have been deleted; the entries themselves stay. Returns how many were changed.
     """
     is_old = audit_chain.c.of == exchanges.name, audit_chain.c.kind == "recorded"
-    some = sa.select(audit_chain.c.sequence).where(*is_old, audit_chain.c.at < oldest_at)
-    some = some.where(audit_chain.c.covers != "").limit(ENTRIES_AT_ONCE)
-    if not connection.execute(some.limit(1)).all():
+    batch = sa.select(audit_chain.c.sequence).where(*is_old, audit_chain.c.at < oldest_at)
+    batch = batch.where(audit_chain.c.covers != "").limit(ENTRIES_AT_ONCE)
+    if not connection.execute(batch.limit(1)).all():
         return 0
     connection.rollback()
-    change = audit_chain.update().where(audit_chain.c.sequence.in_(some))
+    change = audit_chain.update().where(audit_chain.c.sequence.in_(batch))
     count = connection.execute(change.values(covers="")).rowcount
     connection.commit()
     return count
@@ -168,9 +168,9 @@ def _forget_content(connection: sa.Connection, decided_before: float) -> int:
     """
     held = held_replies.c
     is_over = held.state != HELD, held.decided_at < decided_before, held.expires_at < time.time()
-    some = sa.select(held.id).where(*is_over, sa.func.length(held.reply) > 0)
-    some = some.limit(CONTENTS_AT_ONCE)
-    ids = connection.execute(some).scalars().all()
+    batch = sa.select(held.id).where(*is_over, sa.func.length(held.reply) > 0)
+    batch = batch.limit(CONTENTS_AT_ONCE)
+    ids = connection.execute(batch).scalars().all()
     connection.rollback()
     if not ids:
         return 0

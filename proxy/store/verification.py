@@ -33,7 +33,7 @@ from proxy.store.database.tables import all_tables
 from proxy.store.database.verdicts import reading
 from proxy.store.record.writer import exchanges
 
-MOST_TOLD: Final = 100
+MOST_LISTED: Final = 100
 _AT_ONCE: Final = 500
 _HEAD: Final = re.compile(r"[1-9][0-9]*:[0-9a-f]{64}")
 
@@ -104,9 +104,9 @@ class VerificationResult:
         self.rows[table] = self.rows.get(table, 0) + 1
 
     def add(self, sequence: int | None, what: str, of: str, id: str | None = None) -> None:
-        """Count a difference, and list it among the first `MOST_TOLD`."""
+        """Count a difference, and list it among the first `MOST_LISTED`."""
         self.count += 1
-        if len(self.breaks) < MOST_TOLD:
+        if len(self.breaks) < MOST_LISTED:
             self.breaks.append(Break(sequence, what, of, id))
 
 
@@ -120,10 +120,10 @@ def head_of(engine: sa.Engine) -> str | None:
 
 def undeclared_cuts(connection: sa.Connection) -> list[int]:
     """Return the numbers of entries that record a loss which nobody has declared, sorted."""
-    told = sa.select(audit_chain.c.sequence, audit_chain.c.kind, audit_chain.c.covers)
-    is_its = audit_chain.c.kind.in_((BEGUN, CUT, DECLARED))
+    query = sa.select(audit_chain.c.sequence, audit_chain.c.kind, audit_chain.c.covers)
+    condition = audit_chain.c.kind.in_((BEGUN, CUT, DECLARED))
     cuts, declared = [], set()
-    for sequence, kind, covers in connection.execute(told.where(is_its)):
+    for sequence, kind, covers in connection.execute(query.where(condition)):
         values = json.loads(covers or "{}")
         if kind == DECLARED:
             declared |= {*values["cuts"]}
@@ -147,12 +147,12 @@ def verify(
     is an earlier result of `head_of`. Only with it can verification find that the end of the chain
     was cut off.
     """
-    with _one_moment(engine) as connection:
+    with _snapshot(engine) as connection:
         return _Verification(connection, key, has_begun=has_begun).run(head)
 
 
 @contextmanager
-def _one_moment(engine: sa.Engine) -> Iterator[sa.Connection]:
+def _snapshot(engine: sa.Engine) -> Iterator[sa.Connection]:
     """Connect so that all reads see the database at one moment, while others go on writing."""
     with reading(engine) as connection:
         if connection.dialect.name == "sqlite":
@@ -263,8 +263,8 @@ class _Verification:
 
     def _read_retention(self) -> None:
         """Read up to which request id retention has deleted exchanges, from genuine entries."""
-        is_its = audit_chain.c.kind == FORGOTTEN, audit_chain.c.of == exchanges.name
-        for entry in self._entries(*is_its):
+        conditions = audit_chain.c.kind == FORGOTTEN, audit_chain.c.of == exchanges.name
+        for entry in self._entries(*conditions):
             if hmac.compare_digest(mac_of(self._key, entry), entry["mac"]):
                 self._oldest = max(self._oldest, json.loads(entry["covers"])["before"])
         if self._oldest:
@@ -284,16 +284,16 @@ class _Verification:
             self._cuts[entry["sequence"]] = covers["after"]
             return
         if entry["kind"] == DECLARED:
-            said = covers["by"], covers["why"], tuple(covers["cuts"])
-            self._found.declared.append(Declaration(entry["sequence"], entry["at"], *said))
+            declaration = covers["by"], covers["why"], tuple(covers["cuts"])
+            self._found.declared.append(Declaration(entry["sequence"], entry["at"], *declaration))
             return
         if entry["kind"] == FORGOTTEN:
             return
         if entry["of"] == exchanges.name:
             self._compare_exchanges(entry["sequence"], covers)
         else:
-            told = {id: (digest, entry["sequence"]) for id, digest in covers.items()}
-            self._latest.setdefault(entry["of"], {}).update(told)
+            digests = {id: (digest, entry["sequence"]) for id, digest in covers.items()}
+            self._latest.setdefault(entry["of"], {}).update(digests)
 
     def _add_cuts(self) -> None:
         """Add the cuts that a running proxy found in the chain, unless they are declared."""
@@ -305,11 +305,11 @@ class _Verification:
     def _compare_exchanges(self, sequence: int, covers: Mapping[str, str]) -> None:
         """Compare covered exchanges, by id, with the table; count them and add the differences."""
         ids = iter(covers)
-        while some := list(islice(ids, _AT_ONCE)):
-            query = sa.select(exchanges).where(exchanges.c.request_id.in_(some))
-            there = {row[0]: row for row in self._connection.execute(query)}
-            for id in some:
-                if (row := there.get(id)) is not None:
+        while batch := list(islice(ids, _AT_ONCE)):
+            query = sa.select(exchanges).where(exchanges.c.request_id.in_(batch))
+            rows = {row[0]: row for row in self._connection.execute(query)}
+            for id in batch:
+                if (row := rows.get(id)) is not None:
                     self._found.count_row(exchanges.name)
                     if digest_of(exchanges, row) != covers[id]:
                         self._found.add(sequence, "row_changed", exchanges.name, id)
@@ -321,8 +321,8 @@ class _Verification:
     def _look_for_inserted_exchanges(self) -> None:
         """Add exchanges that no entry covers as inserted, if the counts show that there are any."""
         count = sa.select(sa.func.count()).select_from(exchanges)
-        there = self._connection.execute(count).scalar_one()
-        uncovered = there - self._found.rows.get(exchanges.name, 0)
+        row_count = self._connection.execute(count).scalar_one()
+        uncovered = row_count - self._found.rows.get(exchanges.name, 0)
         if uncovered <= 0:
             return
         covered = set()

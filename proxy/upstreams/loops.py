@@ -50,8 +50,8 @@ def pass_on(scope: Scope, mark: bytes) -> None:
     if VIA not in map(name_of, fields):
         fields.append((VIA, mark))
         return
-    given = b",".join(value for name, value in fields if name == VIA)
-    marks = [mark.strip() for mark in given.split(b",")]
+    header = b",".join(value for name, value in fields if name == VIA)
+    marks = [mark.strip() for mark in header.split(b",")]
     passed = [each for each in marks if _MARK.fullmatch(each)]
     if mark in passed or len(passed) >= _MOST_MARKS:
         raise UpstreamLoopError()
@@ -91,12 +91,14 @@ def is_at(base_url: str, host: str, port: int) -> bool:
         parts = urlsplit(base_url)
         if (parts.port or (443 if parts.scheme == "https" else 80)) != port:
             return False
-        theirs, ours = _addresses(parts.hostname or ""), _addresses(host)
+        addresses, own_addresses = _addresses(parts.hostname or ""), _addresses(host)
     except (ValueError, OSError):
         return False
-    if any(each.is_unspecified for each in ours):  # the listener is on every address
-        return any(map(_is_of_this_machine, theirs))
-    return not theirs.isdisjoint(ours | {_EVERY[each.version] for each in ours if each.is_loopback})
+    if any(each.is_unspecified for each in own_addresses):  # the listener is on every address
+        return any(map(_is_of_this_machine, addresses))
+    return not addresses.isdisjoint(
+        own_addresses | {_EVERY[each.version] for each in own_addresses if each.is_loopback}
+    )
 
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address

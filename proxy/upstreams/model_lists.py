@@ -88,11 +88,11 @@ async def _merge_lists(
     longer = list(data)
     for name in others:
         for model in await _data(request, name, relay):
-            if _id(model) not in known and _goes_to(router, _id(model), name):
+            if _id(model) not in known and _leads_to(router, _id(model), name):
                 known.add(_id(model))
                 longer.append(model)
-    kept = without(reply.headers, b"content-length", b"content-encoding")
-    return Reply(reply.status, kept, replace_member(body, "data", longer))
+    headers = without(reply.headers, b"content-length", b"content-encoding")
+    return Reply(reply.status, headers, replace_member(body, "data", longer))
 
 
 async def _data(request: Request, name: str, relay: Relay) -> list[Any]:
@@ -111,7 +111,7 @@ def _id(model: Any) -> str:
     return str(model.get("id")) if isinstance(model, dict) else ""
 
 
-def _goes_to(router: Router, model: str, name: str) -> bool:
+def _leads_to(router: Router, model: str, name: str) -> bool:
     """Return whether a model's route leads to the upstream of this name."""
     try:
         return router.name_for(model) == name

@@ -42,7 +42,7 @@ NONE_PICKS = (
 )
 
 
-def as_it_is(name: str, config: UpstreamConfig, upstream: Upstream) -> Upstream:
+def unwrapped(name: str, config: UpstreamConfig, upstream: Upstream) -> Upstream:
     """Return the upstream unchanged."""
     return upstream
 
@@ -59,7 +59,9 @@ class Way:
 class Router:
     """The upstreams of a configuration, with one long-lived client each."""
 
-    def __init__(self, config: Config, before: Router | None = None, wrap: Wrap = as_it_is) -> None:
+    def __init__(
+        self, config: Config, before: Router | None = None, wrap: Wrap = unwrapped
+    ) -> None:
         """Open the upstreams; those whose section is the same in `before` are taken over.
 
         Their connections stay open.
@@ -81,8 +83,8 @@ class Router:
             for route in config.models
             if config.upstreams[route.upstream].demo and not re.search(r"[*?\[]", route.match)
         ]
-        served = [route.upstream for route in reversed(config.models)]  # widest route first
-        self._listed = [each for each in dict.fromkeys(served) if not config.upstreams[each].demo]
+        names = [route.upstream for route in reversed(config.models)]  # widest route first
+        self._listed = [each for each in dict.fromkeys(names) if not config.upstreams[each].demo]
         self._has_key = {name: upstream.lends_a_key for name, upstream in config.upstreams.items()}
         self.way_to: Callable[[str], Way] = remembers(MOST_MODELS)(self._way_to)
         """Return the way for requests for a model, or for none ("")."""
@@ -185,7 +187,7 @@ class Router:
                 await upstream.aclose()
 
 
-def open_upstream(config: UpstreamConfig, name: str = "", wrap: Wrap = as_it_is) -> Upstream:
+def open_upstream(config: UpstreamConfig, name: str = "", wrap: Wrap = unwrapped) -> Upstream:
     """Build the upstream that a section of the configuration describes, wrapped and with a breaker.
 
     `wrap` is applied inside the breaker. No connection is opened yet. Raises StartupError, which
@@ -312,19 +314,21 @@ class Domains:
         self._names_any = bool(self._teams) or any(route.domain for route in config.models)
         self._trusts_clients = config.calibrator.client_domains
 
-    def fact(self, model: str, team: str | None, told: str | None) -> str | None:
-        """Return the domain that rules and the record get: configured, else `told` by the client.
+    def fact(self, model: str, team: str | None, client_domain: str | None) -> str | None:
+        """Return the domain that rules and the record get: the configured one, else the client's.
 
-        None if there is neither.
+        Returns None if there is neither.
         """
-        return self._domain_in_config(model, team) or told
+        return self._domain_in_config(model, team) or client_domain
 
-    def of_curve(self, model: str, team: str | None, told: str | None) -> str | None:
+    def of_curve(self, model: str, team: str | None, client_domain: str | None) -> str | None:
         """Return the domain that may pick the curve of a recalibration, or None.
 
-        `told` is the client's, which counts only where clients are trusted and none is configured.
+        `client_domain` counts only where clients are trusted and no domain is configured.
         """
-        return self._domain_in_config(model, team) or (told if self._trusts_clients else None)
+        return self._domain_in_config(model, team) or (
+            client_domain if self._trusts_clients else None
+        )
 
     def _domain_in_config(self, model: str, team: str | None) -> str | None:
         """Return the domain of the caller's team, else of the model's route, else None."""
@@ -336,5 +340,5 @@ class Domains:
 
 def picks_curves(config: Config) -> bool:
     """Return whether the configuration lets any reply have a domain that picks a curve."""
-    named = [each.domain for each in config.teams.values()]
-    return config.calibrator.client_domains or any([*named, *(r.domain for r in config.models)])
+    domains = [each.domain for each in config.teams.values()]
+    return config.calibrator.client_domains or any([*domains, *(r.domain for r in config.models)])

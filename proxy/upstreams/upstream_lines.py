@@ -22,13 +22,13 @@ def upstream_lines(config: Config, path: Path | None) -> Iterator[str]:
 
     Secrets are never included, only the names of their variables.
     """
-    written = _read_upstreams(path)
+    sections = _read_upstreams(path)
     for name, upstream in config.upstreams.items():
-        its = written.get(name)
-        its = its if isinstance(its, dict) else {}
+        section = sections.get(name)
+        section = section if isinstance(section, dict) else {}
         parts = ["canned answers, no network"]
         if not upstream.demo:
-            parts = [_place(upstream, its), _key(upstream, its, path)]
+            parts = [_place(upstream, section), _key(upstream, section, path)]
         models = [route.match for route in config.models if route.upstream == name]
         yield f"upstream {name}: {', '.join(parts)}; models: {', '.join(models) or 'none'}"
 
@@ -48,33 +48,33 @@ def _read_upstreams(path: Path | None) -> dict[str, Any]:
     return upstreams if isinstance(upstreams, dict) else _BUILT_IN
 
 
-def _place(upstream: UpstreamConfig, its: dict[str, Any]) -> str:
+def _place(upstream: UpstreamConfig, section: dict[str, Any]) -> str:
     """Return where requests to this upstream go, with the variables that say so.
 
-    For example `https://api.openai.com/v1 (from OPENAI_BASE_URL)`. `its` is the section as written.
+    For example `https://api.openai.com/v1 (from OPENAI_BASE_URL)`; `section` is as written.
     """
     if upstream.base_url is None:
         return "where litellm finds it" if upstream.litellm == "auto" else f"{upstream.litellm}"
-    told = address_of(upstream.base_url)
-    told += "".join(f" (from {name})" for name in _set_variables(its.get("base_url")))
+    text = address_of(upstream.base_url)
+    text += "".join(f" (from {name})" for name in _set_variables(section.get("base_url")))
     is_translated = upstream.litellm or upstream.via == "litellm"
-    return f"{told} through litellm" if is_translated else told
+    return f"{text} through litellm" if is_translated else text
 
 
-def _key(upstream: UpstreamConfig, its: dict[str, Any], path: Path | None) -> str:
+def _key(upstream: UpstreamConfig, section: dict[str, Any], path: Path | None) -> str:
     """Return where the key of requests to this upstream comes from, as words.
 
     For example `key from OPENAI_API_KEY` or `each client's own key`.
     """
-    text = its.get("api_key")
+    text = section.get("api_key")
     if upstream.api_key.get_secret_value():
         variables = _set_variables(text)
         return f"key from {', '.join(variables) or path or 'the configuration'}"
     unset = [name for name in _variables(text) if not os.environ.get(name)]
-    why = f" ({', '.join(unset)} is not set)" if unset else ""
+    reason = f" ({', '.join(unset)} is not set)" if unset else ""
     if upstream.lends_a_key:
-        return f"key that litellm finds in the environment{why}"
-    return f"each client's own key{why}"
+        return f"key that litellm finds in the environment{reason}"
+    return f"each client's own key{reason}"
 
 
 def _variables(text: Any) -> list[str]:

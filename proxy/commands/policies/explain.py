@@ -40,7 +40,7 @@ def explain(
     """Show how a recorded reply was decided on, and how today's policy decides, rule by rule."""
     from policies import explain as run
     from proxy.store.record.reader import find
-    from proxy.store.reviews.polls import standing_of
+    from proxy.store.reviews.polls import hold_state_of
 
     setup = usable_setup(config, policy)
     with opened_record(config) as findings:
@@ -48,7 +48,7 @@ def explain(
         if recorded is None:
             raise stop(ExitStatus.FAILED, f"there is no record of {request_id}")
         recorded = _with_held_arguments(recorded, findings)
-        held = standing_of(findings.engine, recorded.review_id) if recorded.review_id else None
+        held = hold_state_of(findings.engine, recorded.review_id) if recorded.review_id else None
         namesakes = [] if policy else [p for p in setup.book if p.name == recorded.policy_name]
         now = without_withdrawn(next(iter(namesakes), setup.policy), findings)
     explanations = [run(now, facts) for facts in recorded.facts]
@@ -164,10 +164,10 @@ def _list_possible(recorded: RecordedExchange, policy: Policy) -> list[str]:
 
     Empty where the record has all that the policy looks at.
     """
-    from policies import possible_decisions, shown_decisions
+    from policies import describe_decisions, possible_decisions
 
     decisions = (possible_decisions(policy, facts, recorded.lacks) for facts in recorded.facts)
-    return [shown_decisions(possible) for possible in decisions if len(possible) > 1]
+    return [describe_decisions(possible) for possible in decisions if len(possible) > 1]
 
 
 def _explained_values(

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from calibrator import Interval, wilson
 from policies import SeenConversations
-from proxy.learning.labels import stood_for, weights_of
+from proxy.learning.labels import represented, weights_of
 from proxy.store.verdicts.statistics import JudgedReply, Sample, SampledExchange
 
 BANDS: Final = 10
@@ -74,7 +74,7 @@ def weight_labels(
         if row.confidence is not None:
             known["held" if row.review_id else "audited"] += row.weight
     drawn = [each for each in labels if each.stratum in known]
-    sums = stood_for(drawn)
+    sums = represented(drawn)
     weights = weights_of(drawn, {name: known[name] or sums[name] for name in known})
     return [
         WeightedLabel(each.confidence, each.is_correct, weight)

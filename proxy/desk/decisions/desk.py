@@ -365,7 +365,7 @@ class Desk:
     def _facts(self, held: HeldReply) -> dict[str, Any]:
         """Return all facts of a reply by name, as JSON values, except `why`."""
         parts, path = editable(held.as_proposed), held.path
-        labels, history = self.queue.said_of(held)
+        labels, history = self.queue.labels_and_events(held)
         return {
             **self.entry_facts(held),
             "question": held.question,

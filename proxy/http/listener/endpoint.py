@@ -262,8 +262,8 @@ class _ClientGoneError(Exception):
 
 def _declared_length(request: Request) -> int:
     """Return the number in the request's `content-length`; 0 without one, or if it is no number."""
-    told = request.values.get(b"content-length", b"")
-    return int(told) if told.isdigit() else 0
+    length = request.values.get(b"content-length", b"")
+    return int(length) if length.isdigit() else 0
 
 
 async def _read_body(receive: Receive, length: int, limit: int) -> bytes:

@@ -51,8 +51,8 @@ def check_query(request: Request, known: Collection[str]) -> None:
     names = [name for name, _ in request.query_params.multi_items()]
     for name in request.query_params:
         if name not in known:
-            meant = nearest(name, known)
-            hint = f"; did you mean {meant!r}?" if meant else f"; known here: {', '.join(known)}"
+            match = nearest(name, known)
+            hint = f"; did you mean {match!r}?" if match else f"; known here: {', '.join(known)}"
             text = f"there is no query parameter {name[:100]!r}{hint if known else ''}"
             raise BadRequestError(text, param=name[:100], code="unknown_parameter")
         if names.count(name) > 1:

@@ -254,12 +254,12 @@ class Cycle:
             if self._scope is not None:
                 self._scope.pop(CLIENT, None)  # likewise, where no endpoint has removed it
 
-    def _fail(self, **why: str) -> None:
+    def _fail(self, **details: str) -> None:
         """Log `no_reply` with these facts and close the connection.
 
         The client gets 500 first if no reply has begun and it has not left.
         """
-        log.error("no_reply", path=self.scope["path"], **why)
+        log.error("no_reply", path=self.scope["path"], **details)
         if not self.response_started and not self.has_left:
             self.response_started = True
             self.keep_alive = False
@@ -271,12 +271,12 @@ class Cycle:
         """Append bytes to the body that the application has not received, and wake `receive`."""
         self._parts.append(part)
         self.size += len(part)
-        self._tell()
+        self._wake_receive()
 
     def end_body(self) -> None:
         """Note that the body is complete, and wake `receive`."""
         self.more_body = False
-        self._tell()
+        self._wake_receive()
 
     def leave(self) -> None:
         """Note that the client has left before its reply was whole, and wake `receive`.
@@ -288,7 +288,7 @@ class Cycle:
             self.has_left = True
             if self._is_watched and self.task is not None:
                 self.task.cancel()
-        self._tell()
+        self._wake_receive()
 
     def hang_up(self) -> None:
         """End the connection, even in the middle of a reply."""
@@ -323,7 +323,7 @@ class Cycle:
     def unwatch(self) -> None:
         self._is_watched = False
 
-    def _tell(self) -> None:
+    def _wake_receive(self) -> None:
         """Wake `receive`, which has something to return now."""
         self._has_news = True
         waiting, self._waiting = self._waiting, None
@@ -354,8 +354,8 @@ class Cycle:
 
     def _continue(self) -> None:
         """Send "100 Continue" once, if the client waits for it."""
-        is_asked_for, self._asks_for_body = self._asks_for_body, False
-        if is_asked_for and not self.outlet.is_closing() and _expects(self.scope["headers"]):
+        is_expected, self._asks_for_body = self._asks_for_body, False
+        if is_expected and not self.outlet.is_closing() and _expects(self.scope["headers"]):
             self.outlet.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     async def _is_there(self) -> bool:
@@ -434,7 +434,7 @@ class Cycle:
         """
         self.response_complete = True
         if self._waiting is not None:
-            self._tell()
+            self._wake_receive()
         if not self.keep_alive:
             self.outlet.close()
         self._connection.on_response_complete()

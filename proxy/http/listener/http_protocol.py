@@ -385,7 +385,7 @@ class HttpProtocol(asyncio.Protocol):
         if self.pipeline:
             self._run(self.pipeline.pop())
         elif self._last_words:
-            self._say(self._last_words)
+            self._send_last_reply(self._last_words)
         elif self.cycle is not None and self.cycle.more_body:
             self.until = now + LINGER_S
         else:
@@ -456,11 +456,11 @@ class HttpProtocol(asyncio.Protocol):
         log.debug("request_refused", client=self.client, reply=words[:12].decode())
         self.has_ended, self.is_in_head = True, False
         if self.running is None:
-            self._say(words)
+            self._send_last_reply(words)
         else:
             self._last_words = words
 
-    def _say(self, words: bytes) -> None:
+    def _send_last_reply(self, words: bytes) -> None:
         """Send the last reply; close once the client has read it or after 5 s, lest it be reset."""
         self.outlet.flush()
         self.transport.write(words)

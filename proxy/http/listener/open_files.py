@@ -20,7 +20,7 @@ OTHER_FILES: Final = 128  # of the store, the calibrator, the desk and logs
 FILES_A_CONNECTION: Final = 2  # the client's socket, and one to the upstream
 MOST_CONNECTIONS: Final = 4_096
 FEW_FILES: Final = 8
-TELL_EVERY_S: Final = 10.0
+LOG_EVERY_S: Final = 10.0
 
 
 def raise_file_limit() -> int:
@@ -44,26 +44,26 @@ def connections_for(files: int) -> int:
 
 
 class FileWatch:
-    """Logs a warning when few files are left, at most every `TELL_EVERY_S`.
+    """Logs a warning when few files are left, at most every `LOG_EVERY_S`.
 
     Without a free file the kernel keeps connections waiting, and this process does not notice them.
     """
 
     def __init__(self) -> None:
-        self._told_at = -TELL_EVERY_S
+        self._logged_at = -LOG_EVERY_S
 
     def note(self, connection: Any) -> None:
         """Log a warning if a new connection's file number is near the limit of open files.
 
-        Warns at most every `TELL_EVERY_S` seconds, and never on Windows or without a limit.
+        Warns at most every `LOG_EVERY_S` seconds, and never on Windows or without a limit.
         """
-        if sys.platform == "win32" or (its := connection.get_extra_info("socket")) is None:
+        if sys.platform == "win32" or (sock := connection.get_extra_info("socket")) is None:
             return
         import resource
 
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        if limit == resource.RLIM_INFINITY or its.fileno() < limit - FEW_FILES:
+        if limit == resource.RLIM_INFINITY or sock.fileno() < limit - FEW_FILES:
             return
-        if time.monotonic() - self._told_at >= TELL_EVERY_S:
-            self._told_at = time.monotonic()
+        if time.monotonic() - self._logged_at >= LOG_EVERY_S:
+            self._logged_at = time.monotonic()
             log.warning("files_run_out", limit=limit, hint="raise LimitNOFILE, or ulimit -n")

@@ -89,11 +89,11 @@ class Server(uvicorn.Server):
         self._application.drain()
         grace_s = self.config.timeout_graceful_shutdown or 0
         wait_s = max(grace_s - LAST_S, grace_s * (1 - LAST_SHARE))
-        telling = asyncio.get_running_loop().call_later(wait_s, self._application.end_waits)
+        timer = asyncio.get_running_loop().call_later(wait_s, self._application.end_waits)
         try:
             await super().shutdown(sockets)
         finally:
-            telling.cancel()
+            timer.cancel()
 
 
 class Terminal:

@@ -103,20 +103,20 @@ async def open_tunnel(
     Raises UpstreamError where the proxy refuses or ends the connection, and OSError where the
     socket fails.
     """
-    place = authority.encode("ascii")
-    head = b"CONNECT %b HTTP/1.1\r\nhost: %b\r\n" % (place, place)
+    target = authority.encode("ascii")
+    head = b"CONNECT %b HTTP/1.1\r\nhost: %b\r\n" % (target, target)
     if proxy.authorization:
         head += b"proxy-authorization: " + proxy.authorization + b"\r\n"
     await loop.sock_sendall(sock, head + b"\r\n")
-    said = b""
-    while b"\r\n\r\n" not in said:
-        if len(said) > _MOST_BYTES:
+    reply = b""
+    while b"\r\n\r\n" not in reply:
+        if len(reply) > _MOST_BYTES:
             raise UpstreamError(f"the proxy at {proxy.where} (HTTPS_PROXY) says too much")
         part = await loop.sock_recv(sock, 4_096)  # nothing follows: in TLS the client speaks first
         if not part:
             raise UpstreamError(f"the proxy at {proxy.where} (HTTPS_PROXY) ended the connection")
-        said += part
-    status = _STATUS.match(said)
+        reply += part
+    status = _STATUS.match(reply)
     if status is None or not status[1].startswith(b"2"):
         code = status[1].decode() if status else "no status"
         text = f"the proxy at {proxy.where} (HTTPS_PROXY) opens no tunnel to {authority} ({code})"

@@ -82,7 +82,7 @@ class Pool:
         self._origin = origin_of(base_url)
         self._where = f"{self._origin.scheme}://{self._origin.authority}"
         self.forward_proxy = forward_proxy_for(self._origin.scheme, self._origin.host)
-        self._meant = meant_address(self._where + self._origin.path)
+        self._suggested_url = meant_address(self._where + self._origin.path)
         self._timeout_s = timeout_s
         self._ssl_context = ssl_context
         self._common = b"host: " + self._origin.authority.encode("ascii") + b"\r\n"
@@ -110,9 +110,9 @@ class Pool:
         if loop is None:
             loop = self._loop = asyncio.get_running_loop()
         method = request.method
-        kept = self._idle_connection()
+        idle = self._idle_connection()
         while True:
-            connection = kept or await self._connect(loop)
+            connection = idle or await self._connect(loop)
             reply = HttpReply(loop, method)
             connection.start(reply, head, request.body)
             try:
@@ -123,15 +123,15 @@ class Pool:
             if status := reply.status:
                 if self._sends_key and (status == UNAUTHORIZED or self._is_key_refused):
                     self._note_key(status)
-                if status == NOT_FOUND and self._meant:
-                    self._note_path(self._meant)
+                if status == NOT_FOUND and self._suggested_url:
+                    self._note_path(self._suggested_url)
                 return reply
             assert reply.error is not None
             is_safe = method in IDEMPOTENT or reply.is_unsent
             is_broken = isinstance(reply.error, UpstreamBrokenError)
-            if kept is None or reply.has_begun or not (is_broken and is_safe):
+            if idle is None or reply.has_begun or not (is_broken and is_safe):
                 raise reply.error
-            kept = None
+            idle = None
 
     def _note_key(self, status: int) -> None:
         """Log once that upstream answered 401 to the configured key; another status resets that."""
@@ -153,10 +153,10 @@ class Pool:
                 break
             await asyncio.sleep(0)
 
-    def _note_path(self, meant: str) -> None:
+    def _note_path(self, base_url: str) -> None:
         """Log once which base_url may be meant, after upstream answered 404 to a path."""
-        self._meant = None
-        hint = f"did you mean base_url: {meant} ?"
+        self._suggested_url = None
+        hint = f"did you mean base_url: {base_url} ?"
         log.warning("upstream_knows_no_path", upstream=self._where, hint=hint)
 
     # The request's head
@@ -368,13 +368,13 @@ def meant_address(base_url: str) -> str | None:
     `.../v1/v1` loses a `/v1`, `.../v1/chat/completions` the path of a request, and a URL without a
     path gets `/v1`.
     """
-    place = base_url.rstrip("/")
-    if place.endswith("/v1/v1"):
-        return place.removesuffix("/v1")
+    address = base_url.rstrip("/")
+    if address.endswith("/v1/v1"):
+        return address.removesuffix("/v1")
     for path in _OF_REQUESTS:
-        if place.endswith(path):
-            return place.removesuffix(path)
-    return None if urlsplit(place).path else f"{place}/v1"
+        if address.endswith(path):
+            return address.removesuffix(path)
+    return None if urlsplit(address).path else f"{address}/v1"
 
 
 def _bracket_host(host: str) -> str:

@@ -99,17 +99,17 @@ def _select_fields(headers: Headers, crosses: _ForwardedNames) -> Headers:
     if is_plain and values.get(b"connection", b"close") in _NAMES_NO_FIELD:  # the fast path
         return [*compress(headers, map(crosses.__getitem__, values))]
     kept: Headers = []
-    named: list[bytes] = []
+    names: list[bytes] = []
     for field in headers:
         if crosses[field[0]]:
             kept.append(field)
         elif field[0] == b"connection" and field[1] not in _NAMES_NO_FIELD:
-            named += [part.strip() for part in field[1].lower().split(b",")]
+            names += [part.strip() for part in field[1].lower().split(b",")]
         elif field[0] in _COOKIES:
             kept += _without_session(field)
-    if not named:
+    if not names:
         return kept
-    dropped = frozenset(named)
+    dropped = frozenset(names)
     return [field for field in kept if field[0] not in dropped]
 
 

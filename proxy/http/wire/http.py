@@ -195,8 +195,8 @@ def request_of(scope: Scope) -> Request:
     """Build the request from an ASGI scope, without its body."""
     path = raw_path_of(scope)
     query = scope["query_string"].decode("latin-1")
-    told = scope.get(CALLER, ANYONE), scope.get(METRICS)
-    return Request(scope["method"], path, query, scope["headers"], b"", *told)
+    context = scope.get(CALLER, ANYONE), scope.get(METRICS)
+    return Request(scope["method"], path, query, scope["headers"], b"", *context)
 
 
 def raw_path_of(scope: Scope) -> str:

@@ -161,10 +161,10 @@ class _PausingDecoder(json.JSONDecoder):
                 self._pause()
             return own[0](text, at)
 
-        def parse_with_it(*given: Any) -> Any:
+        def parse_with_it(*args: Any) -> Any:
             if not own:
-                own.append(given[position])
-            return parse(*given[:position], scan, *given[position + 1 :])
+                own.append(args[position])
+            return parse(*args[:position], scan, *args[position + 1 :])
 
         return parse_with_it
 

@@ -21,8 +21,8 @@ def without_session(cookies: bytes) -> bytes | None:
     """Return a `Cookie` field's value without the desk's sessions; None if nothing is left."""
     if _MARK not in cookies:
         return cookies
-    kept = [each for each in cookies.split(b";") if _name_of(each) not in _NAMES]
-    return b";".join(kept).strip() or None
+    others = [each for each in cookies.split(b";") if _name_of(each) not in _NAMES]
+    return b";".join(others).strip() or None
 
 
 def sets_session(cookie: bytes) -> bool:

@@ -140,9 +140,9 @@ class EventReader:
         end = _last_end(self._buffer, searched)
         if not end and len(self._buffer) > self._max_event_bytes:
             raise EventTooLargeError(f"an event is larger than {self._max_event_bytes} bytes")
-        taken = bytes(self._buffer[:end])
+        block = bytes(self._buffer[:end])
         del self._buffer[:end]
-        return taken
+        return block
 
     def is_empty(self) -> bool:
         """Return whether no incomplete event is buffered."""
@@ -156,24 +156,24 @@ class EventReader:
         ends = chunk.endswith(b"\n\n") and not chunk.endswith(b"\n\n\n")
         return ends and not self._buffer and chunk.find(b"\r") < 0
 
-    def split(self, taken: bytes) -> list[Event]:
+    def split(self, block: bytes) -> list[Event]:
         """Split bytes that `take` returned into events; call it in the order of `take`.
 
         Consecutive events without data are joined into one, because nobody needs them apart.
         """
         events, begins, start = [], 0, 0
-        for end in _ends(taken):
-            if taken.find(b"data", start, end) >= 0:
+        for end in _ends(block):
+            if block.find(b"data", start, end) >= 0:
                 if begins < start:
-                    events.append(self._silent(taken[begins:start]))
-                raw = taken[start:end]
+                    events.append(self._silent(block[begins:start]))
+                raw = block[start:end]
                 data = data_of(raw.removeprefix(_BOM) if self._is_first else raw)
                 events.append(Event(raw, data))
                 self._is_first = False
                 begins = end
             start = end
         if begins < start:
-            events.append(self._silent(taken[begins:start]))
+            events.append(self._silent(block[begins:start]))
         return events
 
     def _silent(self, raw: bytes) -> Event:
@@ -199,15 +199,15 @@ def _last_end(buffer: bytearray, searched: int) -> int:
     return end
 
 
-def _ends(taken: bytes) -> list[int]:
-    """Return the position behind each event of `taken`, that is behind its blank lines."""
-    if taken.find(b"\r") >= 0:
-        return [match.end() for match in _BLANK_LINES.finditer(taken)]
-    ends, at = [], taken.find(b"\n\n")
+def _ends(block: bytes) -> list[int]:
+    """Return the position behind each event of `block`, that is behind its blank lines."""
+    if block.find(b"\r") >= 0:
+        return [match.end() for match in _BLANK_LINES.finditer(block)]
+    ends, at = [], block.find(b"\n\n")
     while at >= 0:
         end = at + 2
-        if taken.startswith(b"\n", end) and (more := _LINE_FEEDS.match(taken, end)):
+        if block.startswith(b"\n", end) and (more := _LINE_FEEDS.match(block, end)):
             end = more.end()
         ends.append(end)
-        at = taken.find(b"\n\n", end)
+        at = block.find(b"\n\n", end)
     return ends

@@ -12,18 +12,18 @@ from typing import ParamSpec, TypeVar
 
 import structlog
 
-Given = ParamSpec("Given")
+P = ParamSpec("P")
 Result = TypeVar("Result")
 
 log = structlog.get_logger(__name__)
 
 JOIN_S = 10.0
-TELL_EVERY_S = 10.0
+LOG_EVERY_S = 10.0
 AT_A_TIME = 2  # large bodies that are read at once; others wait, which bounds the memory
 _threads = ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="read-large")
 
 
-async def apart(work: Callable[Given, Result], *args: Given.args, **kwargs: Given.kwargs) -> Result:
+async def apart(work: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
     """Run `work` on one of few shared threads and return its result; raises what it raises."""
     call = partial(work, *args, **kwargs)
     return await asyncio.get_running_loop().run_in_executor(_threads, call)
@@ -100,16 +100,16 @@ class Worker:
 
 
 class ShedCounter:
-    """A counter of losses that logs its total as `event`, at most once in TELL_EVERY_S."""
+    """A counter of losses that logs its total as `event`, at most once in LOG_EVERY_S."""
 
     def __init__(self, event: str) -> None:
         self.count = 0
         self._event = event
-        self._told_at = -TELL_EVERY_S
+        self._logged_at = -LOG_EVERY_S
 
     def add(self, count: int, reason: str) -> None:
         """Add losses to the count and log it, unless it was logged a short time ago."""
         self.count += count
-        if time.monotonic() - self._told_at >= TELL_EVERY_S:
-            self._told_at = time.monotonic()
+        if time.monotonic() - self._logged_at >= LOG_EVERY_S:
+            self._logged_at = time.monotonic()
             log.error(self._event, count=self.count, reason=reason)

@@ -17,8 +17,8 @@ _WERE_READY: Final = MOST_WORKERS  # the index of the byte after those of the wo
 class Board:
     """The shared page, made before the workers are forked; `wanted` is how many there should be."""
 
-    def __init__(self, wanted: int) -> None:
-        self.wanted = wanted
+    def __init__(self, count: int) -> None:
+        self.wanted = count
         self._page = mmap.mmap(-1, mmap.PAGESIZE)
 
     def note(self, index: int, state: int) -> None:

@@ -63,16 +63,16 @@ class Hub:
         kind, number, body = message
         match kind:
             case "tell":
-                what, said = body
+                topic, content = body
                 for index, link in self._links.items():
                     if index != sender:
-                        link.send(Message(what, 0, said))
+                        link.send(Message(topic, 0, content))
             case "find":
                 self._ask(sender, number, body, set(self._links) - {sender}, is_first_enough=True)
             case "gather":
                 self._ask(sender, number, body, set(self._links), is_first_enough=False)
             case "answer":
-                self._hear(sender, number, body)
+                self._note_answer(sender, number, body)
             case _:
                 return False
         return True
@@ -97,21 +97,21 @@ class Hub:
                 self._settle(number, question)
 
     def _ask(
-        self, asker: int, number: int, what: object, awaited: set[int], *, is_first_enough: bool
+        self, asker: int, number: int, content: object, awaited: set[int], *, is_first_enough: bool
     ) -> None:
         """Send a worker's question to those in `awaited`; answer it when enough have answered.
 
         `number` is the asker's number for it. One answer is enough for `is_first_enough`; otherwise
         all are awaited, for 1.6 s at most.
         """
-        ours, until = next(self._numbers), time.monotonic() + _LEFT_S
+        own_number, until = next(self._numbers), time.monotonic() + _LEFT_S
         question = _Question(asker, number, set(awaited), is_first_enough, until)
-        self._questions[ours] = question
+        self._questions[own_number] = question
         for index in awaited:
-            self._links[index].send(Message("asked", ours, what))
-        self._settle(ours, question)
+            self._links[index].send(Message("asked", own_number, content))
+        self._settle(own_number, question)
 
-    def _hear(self, sender: int, number: int, answer: Any) -> None:
+    def _note_answer(self, sender: int, number: int, answer: Any) -> None:
         """Count a worker's answer to a question; None, or one not awaited, does not count."""
         question = self._questions.get(number)
         if question is None or sender not in question.awaited:

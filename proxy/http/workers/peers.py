@@ -39,7 +39,7 @@ class Peers:
         self.standing = standing  # the state in force when this worker was started
         self._channel = channel
         self._handlers: dict[str, Handler] = {}
-        self._asked: dict[int, Future[Any]] = {}
+        self._futures: dict[int, Future[Any]] = {}
         self._numbers = itertools.count(1)
 
     @property
@@ -81,13 +81,13 @@ class Peers:
             return self._ask("gather", (kind, None)).result(ANSWER_S)
         return None
 
-    def _ask(self, how: str, what: tuple[str, Any]) -> Future[Any]:
-        """Send a question (`how` is "find" or "gather") and return the future of its answer."""
+    def _ask(self, kind: str, body: tuple[str, Any]) -> Future[Any]:
+        """Send a question (`kind` is "find" or "gather") and return the future of its answer."""
         future: Future[Any] = Future()
         number = next(self._numbers)
-        self._asked[number] = future
-        future.add_done_callback(lambda _: self._asked.pop(number, None))
-        self.tell(how, what, number)
+        self._futures[number] = future
+        future.add_done_callback(lambda _: self._futures.pop(number, None))
+        self.tell(kind, body, number)
         return future
 
     # --- on the reading thread --------------------------------------------------------------------
@@ -105,13 +105,13 @@ class Peers:
         """Handle a message: an answer to our question, a question to answer, or a notification."""
         kind, number, body = message
         if kind == "answered":
-            future = self._asked.get(number)
+            future = self._futures.get(number)
             if future is not None and future.set_running_or_notify_cancel():
                 future.set_result(body)
         elif kind == "asked":
-            what, given = body
-            handler = self._handlers.get(what)
-            answer = None if handler is None else handler(given)
+            topic, question = body
+            handler = self._handlers.get(topic)
+            answer = None if handler is None else handler(question)
             self.tell("answer", answer, number)
         elif (handler := self._handlers.get(kind)) is not None:
             handler(body)

@@ -70,7 +70,7 @@ class Agreement:
             return "refused"
         return "pending" if self._awaited else "agreed"
 
-    def hear(self, voter: int, digest: str | None, problems: Iterable[str] = ()) -> None:
+    def note_vote(self, voter: int, digest: str | None, problems: Iterable[str] = ()) -> None:
         """Count one worker's vote: the digest that it prepared, or None and its problems.
 
         Votes of others, and second votes, are ignored.
@@ -133,7 +133,7 @@ class Process:
     started_at: float = 0.0
     pause_s: float = 0.0
     due_at: float | None = None  # when it is restarted, by time.monotonic
-    is_told: bool = False  # whether it was told to end
+    is_stopping: bool = False  # whether it has been asked to end
 
     @property
     def name(self) -> str:
@@ -213,18 +213,18 @@ class Supervisor:
 
     def _start(self, process: Process) -> None:
         """Fork a process with a channel to it; the child runs and never returns from here."""
-        ours, theirs = socket.socketpair()
+        own_end, worker_end = socket.socketpair()
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         sys.stdout.flush()
         with warnings.catch_warnings():  # about threads, which belong to a library of numpy's
             warnings.simplefilter("ignore", DeprecationWarning)
             pid = os.fork()
         if not pid:
-            ours.close()
-            self._run_child(process, theirs)
+            own_end.close()
+            self._run_child(process, worker_end)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-        theirs.close()
-        process.pid, process.link = pid, WorkerLink(ours)
+        worker_end.close()
+        process.pid, process.link = pid, WorkerLink(own_end)
         process.is_up, process.due_at, process.started_at = False, None, time.monotonic()
         if process.index != SCORER:
             self._board.note(process.index, LOADING)
@@ -259,9 +259,9 @@ class Supervisor:
         for process in self._processes.values():
             if not process.pid:
                 continue
-            pid, status, used = os.wait4(process.pid, os.WNOHANG)
+            pid, status, usage = os.wait4(process.pid, os.WNOHANG)
             if pid:
-                self._dead_cpu_s += used.ru_utime + used.ru_stime
+                self._dead_cpu_s += usage.ru_utime + usage.ru_stime
                 self._bury(process, os.waitstatus_to_exitcode(status))
 
     def _bury(self, process: Process, status: int) -> None:
@@ -284,9 +284,9 @@ class Supervisor:
                 self._agreement.leave(process.index)
         if self._stops_by is not None:
             return
-        told = {"process": process.name, "status": status, "lived_s": round(lived_s, 1)}
+        fields = {"process": process.name, "status": status, "lived_s": round(lived_s, 1)}
         if not was_up and not self._restarts:  # it never worked, so a restart would not help
-            log.error("worker_not_started", **told)
+            log.error("worker_not_started", **fields)
             self._status = status if status > 0 else NOT_STARTED
             self._stop(signal.SIGTERM)
             return
@@ -295,7 +295,7 @@ class Supervisor:
             process.pause_s = FIRST_PAUSE_S
         process.due_at = time.monotonic() + process.pause_s
         self._restarts += 1
-        log.error("worker_died", **told, starts_in_s=round(process.pause_s, 1))
+        log.error("worker_died", **fields, starts_in_s=round(process.pause_s, 1))
 
     def _facts(self) -> Mapping[str, Any]:
         """Return the process ids, the number of restarts and the CPU seconds of dead processes."""
@@ -373,7 +373,7 @@ class Supervisor:
             self._configuration.ask()
         elif message.kind == "prepared":
             if self._agreement is not None and self._agreement.number == message.number:
-                self._agreement.hear(process.index, *message.body)
+                self._agreement.note_vote(process.index, *message.body)
         else:
             self._hub.take(process.index, message)
 
@@ -437,8 +437,8 @@ class Supervisor:
         living = [each for each in self._processes.values() if each.pid]
         workers = [each for each in living if each.index != SCORER]
         for scorer in living if not workers else ():
-            if scorer.link is not None and not scorer.is_told:
-                scorer.is_told = True
+            if scorer.link is not None and not scorer.is_stopping:
+                scorer.is_stopping = True
                 scorer.link.send(Message("stop", 0, signal.SIGINT))
         if now > self._stops_by:
             for process in living:

@@ -74,7 +74,7 @@ class ChatMessage:
 
     title: str
     facts: Sequence[tuple[str, str]]
-    shown: MessageContent
+    content: MessageContent
     buttons: Sequence[Button]
     url: str | None = None  # the review's page at the desk
 
@@ -90,7 +90,7 @@ class ChatMessage:
 def chat_message(
     event: ReviewEvent,
     held: HeldReply | None,
-    shown: MessageContent,
+    content: MessageContent,
     buttons: Sequence[Button],
     url: str | None,
 ) -> ChatMessage:
@@ -98,17 +98,17 @@ def chat_message(
 
     The reply may be decided by the time that the message is sent.
     """
-    sure = "none" if event.confidence is None else f"{event.confidence:.2f}"
+    confidence = "none" if event.confidence is None else f"{event.confidence:.2f}"
     policy = event.policy.rpartition("@")[0] or event.policy
-    facts = {"Queue": event.queue, "Policy": policy, "Model": event.model, "Confidence": sure}
+    facts = {"Queue": event.queue, "Policy": policy, "Model": event.model, "Confidence": confidence}
     facts |= {"Team": event.team or "", "By": event.by or ""}
     if held is not None and held.quorum > 1:
         facts["Approved"] = _describe_approvals(held)
     if held is not None and held.state == HELD:
         facts["Time left"] = _format_time_left(held.expires_at)
     facts["Id"] = event.review_id
-    told = [(name, one_line(value, MOST_OF_A_FACT)) for name, value in facts.items() if value]
-    return ChatMessage(TITLES[event.event], told, shown, buttons, url)
+    fields = [(name, one_line(value, MOST_OF_A_FACT)) for name, value in facts.items() if value]
+    return ChatMessage(TITLES[event.event], fields, content, buttons, url)
 
 
 def as_slack(message: ChatMessage) -> bytes:
@@ -122,23 +122,28 @@ def as_slack(message: ChatMessage) -> bytes:
         {"type": "section", "text": _markup_block(title)},
         {"type": "section", "fields": fields},
     ]
-    if message.shown.reasons:
-        reasons = f"_Doubtful_: {_escape_text(', '.join(message.shown.reasons))}"
+    if message.content.reasons:
+        reasons = f"_Doubtful_: {_escape_text(', '.join(message.content.reasons))}"
         blocks.append({"type": "section", "text": _markup_block(reasons)})
-    for text in _plain_lines(message.shown):
-        told = {"type": "plain_text", "text": text[:MOST_OF_A_SECTION], "emoji": False}
-        blocks.append({"type": "section", "text": told})
+    for text in _plain_lines(message.content):
+        block = {"type": "plain_text", "text": text[:MOST_OF_A_SECTION], "emoji": False}
+        blocks.append({"type": "section", "text": block})
     if message.buttons:
         blocks.append({"type": "actions", "elements": list(map(_slack_button, message.buttons))})
-    whole = {"text": _escape_text(message.summary), "blocks": blocks}
-    return dumps({**whole, "unfurl_links": False, "unfurl_media": False})
+    body = {"text": _escape_text(message.summary), "blocks": blocks}
+    return dumps({**body, "unfurl_links": False, "unfurl_media": False})
 
 
 def _slack_button(button: Button) -> dict[str, Any]:
     """Return a button as an element of Slack's Block Kit."""
     label = {"type": "plain_text", "text": button.label}
-    made = {"type": "button", "text": label, "url": button.url, "action_id": button.label.lower()}
-    return {**made, "style": button.kind} if button.kind else made
+    element = {
+        "type": "button",
+        "text": label,
+        "url": button.url,
+        "action_id": button.label.lower(),
+    }
+    return {**element, "style": button.kind} if button.kind else element
 
 
 def _markup_block(text: str) -> dict[str, Any]:
@@ -162,9 +167,9 @@ def as_teams(message: ChatMessage) -> bytes:
     body[0]["wrap"] = True
     for name, value in message.facts:
         body.append(_runs((f"{name}: ", True), (value, False)))
-    if message.shown.reasons:
-        body.append(_runs(("Doubtful: ", True), (", ".join(message.shown.reasons), False)))
-    body += [_runs((text, False)) for text in _plain_lines(message.shown)]
+    if message.content.reasons:
+        body.append(_runs(("Doubtful: ", True), (", ".join(message.content.reasons), False)))
+    body += [_runs((text, False)) for text in _plain_lines(message.content)]
     card = {
         "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
         "type": "AdaptiveCard",
@@ -195,10 +200,10 @@ def _teams_button(button: Button) -> dict[str, Any]:
     return {"type": "Action.OpenUrl", "title": button.label, "url": button.url, "style": style}
 
 
-def _plain_lines(shown: MessageContent) -> list[str]:
+def _plain_lines(content: MessageContent) -> list[str]:
     """Return the calls, one below the other, then each excerpt."""
-    calls = ["\n".join(shown.calls)] if shown.calls else []
-    return calls + [f"{name}: {text}" for name, text in shown.excerpts]
+    calls = ["\n".join(content.calls)] if content.calls else []
+    return calls + [f"{name}: {text}" for name, text in content.excerpts]
 
 
 def _describe_approvals(held: HeldReply) -> str:
@@ -241,8 +246,8 @@ class Chat:
         if held.state != HELD or has_approved(held.approved, webhook.reviewer):
             return None
         until = int(min(held.expires_at, event.at + LINK_S))
-        made = DecisionLink(held.id, webhook.reviewer, revision_of(held.proposed), until)
-        return link_url(self._desk_url, self._signer.token(made))
+        decision_link = DecisionLink(held.id, webhook.reviewer, revision_of(held.proposed), until)
+        return link_url(self._desk_url, self._signer.token(decision_link))
 
     def _message(
         self, webhook: WebhookConfig, event: ReviewEvent, held: HeldReply | None
@@ -251,13 +256,13 @@ class Chat:
 
         `held` is None where the reply is not kept any more: then only the event's facts are shown.
         """
-        shown = MessageContent()
+        content = MessageContent()
         if held is not None and not held.is_forgotten:
             reasons = self._doubts.of(held)[1]
             calls = self._doubts.waiting_calls(held, None)
-            shown = shown_of(held, calls, reasons, webhook.shows)
+            content = content_of(held, calls, reasons, webhook.shows)
         buttons = list(self._buttons(webhook, event, held))
-        return chat_message(event, held, shown, buttons, link(event, self._desk_url))
+        return chat_message(event, held, content, buttons, link(event, self._desk_url))
 
     def _buttons(
         self, webhook: WebhookConfig, event: ReviewEvent, held: HeldReply | None
@@ -277,18 +282,18 @@ class Chat:
         return [Button("Decide at the desk" if is_open else "At the desk", desk)]
 
 
-def shown_of(
-    held: HeldReply, calls: Sequence[WaitingCall], reasons: Sequence[str], how: str
+def content_of(
+    held: HeldReply, calls: Sequence[WaitingCall], reasons: Sequence[str], detail: str
 ) -> MessageContent:
-    """Return as much of a reply as `how` allows: `facts`, `calls` or `excerpt`.
+    """Return as much of a reply as `detail` allows: `facts`, `calls` or `excerpt`.
 
     With `facts` only the names of the called tools are shown.
     """
-    lines = [call.name if how == "facts" else call.marked_line for call in calls]
+    lines = [call.name if detail == "facts" else call.marked_line for call in calls]
     cut = [one_line(line, MOST_OF_A_TEXT) for line in lines[:MOST_CALLS]]
     if (more := len(lines) - MOST_CALLS) > 0:
         cut.append(f"and {more} more")
-    excerpts = _excerpts(held) if how == "excerpt" else []
+    excerpts = _excerpts(held) if detail == "excerpt" else []
     return MessageContent([visible(each) for each in reasons], cut, excerpts)
 
 

@@ -69,16 +69,16 @@ class LinkPages:
 
     def routes(self) -> list[Route]:
         """Return the two routes of a link's page, GET and POST."""
-        one = f"{LINKS}{{token}}"
+        path = f"{LINKS}{{token}}"
         return [
-            Route(one, self._answer_get, methods=["GET"]),
-            Route(one, self._answer_post, methods=["POST"]),
+            Route(path, self._answer_get, methods=["GET"]),
+            Route(path, self._answer_post, methods=["POST"]),
         ]
 
     async def _answer_get(self, request: Request) -> Response:
         """Show the page of a link; a button pressed in the chat preselects the decision."""
-        wanted = request.query_params.get("verdict", "")
-        return await asyncio.to_thread(self._answer, request, {"wanted": wanted}, False)
+        verdict = request.query_params.get("verdict", "")
+        return await asyncio.to_thread(self._answer, request, {"wanted": verdict}, False)
 
     async def _answer_post(self, request: Request) -> Response:
         """Show the reply of a link, or decide by the submitted form."""
@@ -93,7 +93,7 @@ class LinkPages:
                 return self._outcome_page(found, link)
             assert link is not None
             if not is_sent or "verdict" not in fields:
-                return self._page(link, found, fields, is_shown=is_sent)
+                return self._page(link, found, fields, shows_content=is_sent)
             return self._decide_by_form(link, found, fields)
         except ProxyError as error:
             title = "That did not work"
@@ -106,7 +106,7 @@ class LinkPages:
         if link is None:
             text = "It was changed on its way, or other secrets sign links by now."
             return LinkOutcome("altered", 403, "This link is not good", text)
-        if (ending := self._of_another(request, link)) is not None:
+        if (ending := self._reviewer_refusal(request, link)) is not None:
             return ending
         SEEN_QUEUES.set(self._queues[person_of(link.reviewer)])
         try:
@@ -114,9 +114,9 @@ class LinkPages:
         except NotFoundError:
             text = "It waits in another queue by now, or it is not kept any longer."
             return LinkOutcome("not_found", 404, "This reply is not yours to decide", text)
-        return self._late(link, held) or held
+        return self._link_refusal(link, held) or held
 
-    def _of_another(self, request: Request, link: DecisionLink) -> LinkOutcome | None:
+    def _reviewer_refusal(self, request: Request, link: DecisionLink) -> LinkOutcome | None:
         """Return a refusal if the link's reviewer may not use it here, else None.
 
         That is a reviewer who is no longer configured, or a visitor who is signed in at the desk as
@@ -131,7 +131,7 @@ class LinkPages:
         text = f"You are signed in as {visitor.name}: decide at the desk, in your own name."
         return LinkOutcome("another_reviewer", 403, f"This link is for {link.reviewer}", text)
 
-    def _late(self, link: DecisionLink, held: HeldReply) -> LinkOutcome | None:
+    def _link_refusal(self, link: DecisionLink, held: HeldReply) -> LinkOutcome | None:
         """Return a refusal if a link can decide nothing any more, else None.
 
         It was used, its reply is decided or was edited since, its time is over, or this reviewer
@@ -139,8 +139,10 @@ class LinkPages:
         """
         use = found_use(self._desk.queue.engine, link.use)
         if use is not None:
-            done = "approved" if use.verdict == "approve" else "rejected"
-            text = f"You have {done} the reply by it at {_time(use.used_at)}. A link decides once."
+            decision = "approved" if use.verdict == "approve" else "rejected"
+            text = (
+                f"You have {decision} the reply by it at {_time(use.used_at)}. A link decides once."
+            )
             return LinkOutcome("used", 410, "This link was used", text)
         if held.state != HELD:
             text = f"It is {held.current_state}: nobody decided in time."
@@ -168,11 +170,11 @@ class LinkPages:
         try:
             verdict = _verdict_in(fields, held, link)
         except BadRequestError as error:
-            return self._page(link, held, fields, is_shown=True, error=error.message)
+            return self._page(link, held, fields, shows_content=True, error=error.message)
         try:
             after = self._desk.decide(held.id, verdict, link.reviewer, link=link.use)
         except DecidedError:  # somebody was faster, perhaps with the same link
-            ending = self._late(link, self._desk.find_reply(held.id))
+            ending = self._link_refusal(link, self._desk.find_reply(held.id))
             return self._outcome_page(
                 ending or LinkOutcome("error", 409, "Nothing was decided", "Try again."), link
             )
@@ -212,7 +214,7 @@ class LinkPages:
         held: HeldReply,
         fields: Mapping[str, str],
         *,
-        is_shown: bool,
+        shows_content: bool,
         error: str | None = None,
     ) -> Response:
         """Return the page of a link that may decide.
@@ -221,8 +223,8 @@ class LinkPages:
         """
         path, facts = held.path, self._desk.entry_facts(held)
         calls = self._desk.calls(held)
-        turns = read_request(held.request, path, held.question) if is_shown else []
-        reply = read_reply(held.edit or held.reply, path) if is_shown else []
+        turns = read_request(held.request, path, held.question) if shows_content else []
+        reply = read_reply(held.edit or held.reply, path) if shows_content else []
         first = max(0, len(turns) - MOST_TURNS)
         return render_page(
             "outside/link.html",

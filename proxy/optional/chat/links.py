@@ -54,20 +54,20 @@ class Signer:
 
     def token(self, link: DecisionLink) -> str:
         """Return the token of a link, signed with the first secret."""
-        said = _encode(json.dumps(astuple(link)).encode())
-        return f"{said}.{_signature(self._keys[0], said)}"
+        content = _encode(json.dumps(astuple(link)).encode())
+        return f"{content}.{_signature(self._keys[0], content)}"
 
     def read(self, token: str) -> DecisionLink | None:
         """Return the link of a token, or None where none of our secrets has signed it."""
-        said, _, signature = token.partition(".")
+        content, _, signature = token.partition(".")
         if len(token) > MOST_OF_A_TOKEN:
             return None
-        good = [_signature(key, said) for key in self._keys]
-        if not any([hmac.compare_digest(each.encode(), signature.encode()) for each in good]):
+        signatures = [_signature(key, content) for key in self._keys]
+        if not any([hmac.compare_digest(each.encode(), signature.encode()) for each in signatures]):
             return None
         try:
             return DecisionLink(
-                *json.loads(base64.urlsafe_b64decode(said + "=" * (-len(said) % 4)))
+                *json.loads(base64.urlsafe_b64decode(content + "=" * (-len(content) % 4)))
             )
         except (ValueError, TypeError, binascii.Error):  # signed, but not as a link
             return None
@@ -78,13 +78,13 @@ def link_url(desk_url: str, token: str, verdict: str | None = None) -> str:
 
     `verdict` is the button that was pressed; it only preselects a decision.
     """
-    asked = f"?verdict={quote(verdict)}" if verdict else ""
-    return f"{desk_url.rstrip('/')}{LINKS}{token}{asked}"
+    query = f"?verdict={quote(verdict)}" if verdict else ""
+    return f"{desk_url.rstrip('/')}{LINKS}{token}{query}"
 
 
-def _signature(key: bytes, said: str) -> str:
+def _signature(key: bytes, content: str) -> str:
     """Return the HMAC-SHA256 of a token's content under a key, in URL-safe base64."""
-    return _encode(hmac.new(key, _MEANING + said.encode(), hashlib.sha256).digest())
+    return _encode(hmac.new(key, _MEANING + content.encode(), hashlib.sha256).digest())
 
 
 def _encode(value: bytes) -> str:

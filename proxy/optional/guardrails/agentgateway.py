@@ -42,10 +42,10 @@ def read(payload: Json, http: Request, questions: Questions) -> Visit:
         for index, choice in enumerate(objects_in(object_in(payload, "body") or {}, "choices"))
     ]
     key = _key(http)
-    asked = None if key is None else questions.find(key)
+    request = None if key is None else questions.find(key)
     model = _model(http) or "unknown"
     completion = {"object": "chat.completion", "model": model, "choices": choices}
-    return Visit(GATEWAY, CHAT, completion, asked)
+    return Visit(GATEWAY, CHAT, completion, request)
 
 
 def _key(http: Request) -> Key | None:

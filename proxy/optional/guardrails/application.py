@@ -90,7 +90,7 @@ class GuardrailsApplication:
         }
         self._visited: dict[str, Callable[[Services, Request], Awaitable[Reply]]]
         self._visited = {path: partial(self._visit, *each) for path, each in contracts.items()}
-        self._visited[systemone.PATH] = self._tell_number
+        self._visited[systemone.PATH] = self._answer_score
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a gateway's request under the configuration in force."""
@@ -154,13 +154,13 @@ class GuardrailsApplication:
             return Reply(200, JSON, dumps(passing))
         finding = await assess(services, http, visit, self._credentials)
         has_number = finding.outcome is not None and finding.outcome.confidence is not None
-        told = "withheld" if finding.is_withheld else "passed"
+        outcome = "withheld" if finding.is_withheld else "passed"
         if not finding.is_withheld and finding.completion is not None:
-            told = "changed"
-        self._metrics.note_visit(visit.gateway, told, has_number=has_number)
+            outcome = "changed"
+        self._metrics.note_visit(visit.gateway, outcome, has_number=has_number)
         return Reply(200, JSON, dumps(answer(finding)))
 
-    async def _tell_number(self, services: Services, http: Request) -> Reply:
+    async def _answer_score(self, services: Services, http: Request) -> Reply:
         """Score a reply and answer with its number; nothing is held."""
         payload = await read_object(http.body)
         outcome = await score_visit(services, http, systemone.read(payload), self._credentials)

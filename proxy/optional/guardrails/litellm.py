@@ -39,9 +39,9 @@ def read(payload: Json, questions: Questions) -> Visit | None:
         raise BadRequestError(
             "'input_type' must be 'request' or 'response'", param="input_type", code="invalid_type"
         )
-    asked = questions.find(key) if call_id else None
+    request = questions.find(key) if call_id else None
     caller = _caller(object_in(payload, "request_data") or {})
-    return Visit(GATEWAY, CHAT, _completion(payload, call_id), asked, caller)
+    return Visit(GATEWAY, CHAT, _completion(payload, call_id), request, caller)
 
 
 def read_whole(payload: Json) -> Visit:
@@ -49,14 +49,15 @@ def read_whole(payload: Json) -> Visit:
 
     Raises BadRequestError for a malformed payload.
     """
-    asked, completion = object_in(payload, "request"), object_in(payload, "response")
-    return Visit(GATEWAY, CHAT, completion or {}, asked, _caller(payload))
+    request, completion = object_in(payload, "request"), object_in(payload, "response")
+    return Visit(GATEWAY, CHAT, completion or {}, request, _caller(payload))
 
 
-def _caller(named: Json) -> Caller:
+def _caller(metadata: Json) -> Caller:
     """Return the caller with the key's and the team's alias that LiteLLM names."""
     return Caller(
-        key=name_in(named, "user_api_key_alias"), team=name_in(named, "user_api_key_team_alias")
+        key=name_in(metadata, "user_api_key_alias"),
+        team=name_in(metadata, "user_api_key_team_alias"),
     )
 
 
@@ -65,10 +66,10 @@ def _read_request(payload: Json) -> Json:
     messages = objects_in(payload, "structured_messages")
     if not messages:
         messages = [{"role": "user", "content": text} for text in texts_in(payload, "texts")]
-    asked: Json = {"model": text_in(payload, "model") or "", "messages": messages}
+    request: Json = {"model": text_in(payload, "model") or "", "messages": messages}
     if tools := objects_in(payload, "tools"):
-        asked["tools"] = tools
-    return asked
+        request["tools"] = tools
+    return request
 
 
 def _completion(payload: Json, call_id: str | None) -> Json:

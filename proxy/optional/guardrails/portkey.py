@@ -43,7 +43,7 @@ def read(payload: Json) -> Visit | None:
 def answer(finding: VisitResult) -> Json:
     """Return the verdict on the reply, its facts, and the completion that replaces it, if any."""
     replacement = finding.refusal if finding.is_withheld else finding.completion
-    told: Json = {"verdict": not finding.is_withheld, "data": finding.facts()}
+    body: Json = {"verdict": not finding.is_withheld, "data": finding.facts()}
     if replacement is not None:
-        told["transformedData"] = {"response": {"json": replacement}}
-    return told
+        body["transformedData"] = {"response": {"json": replacement}}
+    return body

@@ -34,13 +34,13 @@ class Questions:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def keep(self, key: Key, asked: Json) -> bool:
+    def keep(self, key: Key, question: Json) -> bool:
         """Store a question until its reply arrives; return whether there was room for it.
 
         Clients choose the gateway's id. If two different questions arrive under one id, it is
         unknown which of them a reply answers, so `find` returns neither.
         """
-        body = compact(asked)
+        body = compact(question)
         before = None if key not in self._kept or self._has_expired(key) else self._kept[key][1]
         if before is not None and before != body:
             body = b""
@@ -60,8 +60,8 @@ class Questions:
         """
         if key in self._kept and self._has_expired(key):
             self._drop(key)
-        kept = self._kept.get(key)
-        return json_object(kept[1]) if kept is not None and kept[1] else None
+        entry = self._kept.get(key)
+        return json_object(entry[1]) if entry is not None and entry[1] else None
 
     def _has_expired(self, key: Key) -> bool:
         """Return whether the time of a stored question is over."""

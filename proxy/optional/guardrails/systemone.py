@@ -38,15 +38,15 @@ def read(payload: Json) -> Visit:
     state = payload.get("state")
     if isinstance(state, str):
         state = (json_object(f'{{"state":{state}}}') or {}).get("state", state)
-    told: Mapping[str, Any] = state if isinstance(state, dict) else {"messages": state}
-    messages, reply = _parts(told)
-    asked: Json = {"model": _model(told), "messages": messages}
-    if isinstance(told.get("tools"), list):
-        asked["tools"] = told["tools"]
+    fields: Mapping[str, Any] = state if isinstance(state, dict) else {"messages": state}
+    messages, reply = _parts(fields)
+    request: Json = {"model": _model(fields), "messages": messages}
+    if isinstance(fields.get("tools"), list):
+        request["tools"] = fields["tools"]
     ending = "tool_calls" if any(reply.get(name) for name in _CALLS) else "stop"
     choices = [{"index": 0, "message": reply, "finish_reason": ending}]
-    completion = {"object": "chat.completion", "model": asked["model"], "choices": choices}
-    return Visit(GATEWAY, CHAT, completion, asked)
+    completion = {"object": "chat.completion", "model": request["model"], "choices": choices}
+    return Visit(GATEWAY, CHAT, completion, request)
 
 
 def answer(payload: Json, outcome: Outcome) -> Json:
@@ -58,9 +58,10 @@ def answer(payload: Json, outcome: Outcome) -> Json:
     if outcome.confidence is None:
         reason = outcome.reason or outcome.status.value
         raise NotScoredError(f"the reply has no number: {reason}", reason)
-    sure = {CORRECT: outcome.confidence, INCORRECT: 1.0 - outcome.confidence}
+    probabilities = {CORRECT: outcome.confidence, INCORRECT: 1.0 - outcome.confidence}
     answers = {
-        name: {"type": TYPE, TYPE: round_confidence(sure[name])} for name in payload["questions"]
+        name: {"type": TYPE, TYPE: round_confidence(probabilities[name])}
+        for name in payload["questions"]
     }
     return {"model": outcome.calibrator, "answers": answers}
 
@@ -82,25 +83,25 @@ def _check_questions(questions: Json) -> None:
             raise BadRequestError(text, param="questions", code="unknown_question")
 
 
-def _parts(told: Mapping[str, Any]) -> tuple[list[Any], Json]:
+def _parts(fields: Mapping[str, Any]) -> tuple[list[Any], Json]:
     """Return the messages before the reply, and the reply as an assistant's message.
 
     Raises BadRequestError where the state does not end with a reply.
     """
-    messages = told.get("messages")
-    if isinstance(told.get("question"), str) and isinstance(told.get("answer"), str):
+    messages = fields.get("messages")
+    if isinstance(fields.get("question"), str) and isinstance(fields.get("answer"), str):
         messages = [
-            {"role": "user", "content": told["question"]},
-            {"role": "assistant", "content": told["answer"]},
+            {"role": "user", "content": fields["question"]},
+            {"role": "assistant", "content": fields["answer"]},
         ]
-    listed = messages if isinstance(messages, list) else []
-    if len(listed) < 2 or not _is_reply(listed[-1]):
+    items = messages if isinstance(messages, list) else []
+    if len(items) < 2 or not _is_reply(items[-1]):
         text = (
             "'state' has to be a conversation that ends with the assistant's reply: a list of chat "
             "messages, an object with 'messages' (and 'tools'), or with 'question' and 'answer'"
         )
         raise BadRequestError(text, param="state", code="no_question")
-    return listed[:-1], dict(listed[-1])
+    return items[:-1], dict(items[-1])
 
 
 def _is_reply(message: Any) -> bool:
@@ -108,7 +109,7 @@ def _is_reply(message: Any) -> bool:
     return isinstance(message, dict) and message.get("role") == "assistant"
 
 
-def _model(told: Mapping[str, Any]) -> str:
+def _model(fields: Mapping[str, Any]) -> str:
     """Return the model that the state names, or `unknown`."""
-    model = told.get("model")
+    model = fields.get("model")
     return model if isinstance(model, str) and model else "unknown"

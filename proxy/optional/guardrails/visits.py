@@ -38,14 +38,14 @@ OF_GATEWAY = (POLICY, TAGS, DOMAIN)  # our header fields that a gateway's operat
 class Visit:
     """A reply that a gateway asks about.
 
-    `completion` is the reply in `format`. `asked` is its request, or None where the gateway does
+    `completion` is the reply in `format`. `request` is its request, or None where the gateway does
     not send it. `caller` is the client that the gateway names.
     """
 
     gateway: str
     format: Format
     completion: Json
-    asked: Json | None
+    request: Json | None
     caller: Caller = ANYONE
 
 
@@ -74,13 +74,13 @@ class VisitResult:
     def reason(self) -> str:
         """A sentence for the client that waits for the reply, with the id of its review."""
         if self.error is not None:
-            told, review_id = self.error.message, self.error.details.get("review_id")
+            message, review_id = self.error.message, self.error.details.get("review_id")
         else:
             texts = (each.message.get("content") for each in self.choices)
-            told = next((text for text in texts if isinstance(text, str) and text), "withheld")
+            message = next((text for text in texts if isinstance(text, str) and text), "withheld")
             review_id = self.outcome.review_id if self.outcome is not None else None
-        is_named = review_id is None or str(review_id) in told
-        return told + ("" if is_named else f" ({review_id})")
+        is_named = review_id is None or str(review_id) in message
+        return message + ("" if is_named else f" ({review_id})")
 
     @property
     def refusal(self) -> Json:
@@ -118,19 +118,19 @@ async def assess(services: Services, http: Request, visit: Visit, presented: byt
     `presented` identifies the gateway. Raises ProxyError for a visit that cannot be read; an error
     of the policy or the store is returned in the result.
     """
-    body = dumps(visit.asked or {"model": visit.completion.get("model")})
+    body = dumps(visit.request or {"model": visit.completion.get("model")})
     request = request_for(http, body, presented, visit.caller)
     exchange = Exchange(request, services.records)
     exchange.upstream = visit.gateway
     outcome = None
     try:
         with CompletionRecorder(exchange) as recording:
-            asked_for = services.with_requested_policy(request)
-            job = recording.begin(await _job(asked_for, exchange, visit))
+            requested = services.with_requested_policy(request)
+            job = recording.begin(await _job(requested, exchange, visit))
             answer = _answer(visit)
             if not answer.choices:
                 return _unread(job, visit)
-            if visit.asked is None:
+            if visit.request is None:
                 unknown = Confidence(None, Status.SKIPPED, NO_QUESTION)
                 answer.confidences = [unknown for _ in answer.choices]
             await job.score(answer)
@@ -150,7 +150,7 @@ async def score_visit(services: Services, http: Request, visit: Visit, presented
 
     Raises ProxyError for a visit that cannot be read.
     """
-    request = request_for(http, dumps(visit.asked or {}), presented, visit.caller)
+    request = request_for(http, dumps(visit.request or {}), presented, visit.caller)
     exchange = Exchange(request, services.records)
     exchange.upstream = visit.gateway
     with CompletionRecorder(exchange) as recording:
@@ -167,23 +167,23 @@ async def score_visit(services: Services, http: Request, visit: Visit, presented
 
 async def _job(services: Services, exchange: Exchange, visit: Visit) -> Job:
     """Return the job for the reply of a visit, with an earlier hold of the same request."""
-    request = exchange.request
+    http = exchange.request
     max_body = services.max_body
-    asked = await read_completion_request(request, visit.format, max_body)
-    exchange.model, exchange.is_stream = asked.model, asked.is_stream
+    request = await read_completion_request(http, visit.format, max_body)
+    exchange.model, exchange.is_stream = request.model, request.is_stream
     team = visit.caller.team
-    asked.domain = services.domains.fact(asked.model, team, asked.domain)
-    exchange.conversation = asked.conversation = services.conversations.of(asked)
+    request.domain = services.domains.fact(request.model, team, request.domain)
+    exchange.conversation = request.conversation = services.conversations.of(request)
     digest = earlier = None
-    if visit.asked is not None:
-        digest = await asked.apart(services.holding.request_digest, asked, request)
+    if visit.request is not None:
+        digest = await request.apart(services.holding.request_digest, request, http)
     if digest is not None:
         # all clients of a gateway share its token: an approval is for the one that asked
-        whose = dumps([digest, visit.caller.key, visit.caller.team])
-        digest = hashlib.sha256(whose).hexdigest()
+        identity = dumps([digest, visit.caller.key, visit.caller.team])
+        digest = hashlib.sha256(identity).hexdigest()
         calls = digest_of_calls(visit.format, dumps(visit.completion))
-        earlier = await services.holding.earlier(visit.format, digest, request, calls)
-    return Job(services, exchange, asked, digest, earlier)
+        earlier = await services.holding.earlier(visit.format, digest, http, calls)
+    return Job(services, exchange, request, digest, earlier)
 
 
 def _answer(visit: Visit) -> Answer:

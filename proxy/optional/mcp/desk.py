@@ -32,19 +32,19 @@ class DeskClient:
 
         At most MOST_LISTED are returned.
         """
-        asked = {"limit": str(max(1, min(limit, MOST_LISTED)))} | (
+        params = {"limit": str(max(1, min(limit, MOST_LISTED)))} | (
             {"queue": queue} if queue else {}
         )
-        items: list[Json] = self._request_json("GET", REVIEWS, params=asked)["items"]
+        items: list[Json] = self._request_json("GET", REVIEWS, params=params)["items"]
         return items
 
     def review(self, id: str) -> Json:
         """Return one reply with its conversation; raises DeskError."""
         return self._request_json("GET", f"{REVIEWS}/{_plain(id)}")
 
-    def decide(self, id: str, given: Json) -> Json:
+    def decide(self, id: str, verdict: Json) -> Json:
         """Decide on a reply, once; raises DeskError, also where somebody else was faster."""
-        return self._request_json("POST", f"{REVIEWS}/{_plain(id)}/verdict", json=given)
+        return self._request_json("POST", f"{REVIEWS}/{_plain(id)}/verdict", json=verdict)
 
     def _request_json(self, method: str, path: str, **options: Any) -> Json:
         """Send a request and return the JSON object of the answer; raises DeskError."""
@@ -55,8 +55,8 @@ class DeskClient:
             raise DeskError(f"no review desk answers at {self._http.base_url}") from error
         if response.is_success:
             return answer
-        told = answer.get("error")
-        message = told.get("message") if isinstance(told, dict) else None
+        details = answer.get("error")
+        message = details.get("message") if isinstance(details, dict) else None
         raise DeskError(str(message or f"the review desk answers {response.status_code}"))
 
 

@@ -74,11 +74,13 @@ class ScoringTools:
         size = len(json.dumps([response, question, messages, tools]))
         if size > MOST_CHARACTERS:
             raise UnscorableError(f"{size} characters are more than {MOST_CHARACTERS}")
-        asked = messages if messages else [{"role": "user", "content": question}]
+        conversation = messages if messages else [{"role": "user", "content": question}]
         try:
             with self._lock:
                 judge = self._calibrator()
-                found = judge.assess(response, messages=asked, tools=tools, source_model=model)
+                found = judge.assess(
+                    response, messages=conversation, tools=tools, source_model=model
+                )
         except (CalibratorError, ValueError) as error:
             raise UnscorableError(str(error)) from error
         answer: Json = {"confidence": round(found.confidence, DIGITS), "calibrator": judge.name}
@@ -89,6 +91,8 @@ class ScoringTools:
     def _calibrator(self) -> Pinocchio:
         """Return the calibrator, loaded at the first call."""
         if self._loaded is None:
-            given = list(self._recalibration) or None
-            self._loaded = Pinocchio(self._checkpoint, device=self._device, recalibration=given)
+            recalibration = list(self._recalibration) or None
+            self._loaded = Pinocchio(
+                self._checkpoint, device=self._device, recalibration=recalibration
+            )
         return self._loaded

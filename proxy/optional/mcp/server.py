@@ -111,7 +111,7 @@ def _add_desk(server: MCPServer, desk: DeskClient) -> None:
         the calls in `content`. `correct` is the reviewer's label. Where several people approve,
         `revision` is the review's, if one of them has edited it.
         """
-        given: Json = {"verdict": verdict, "correct": correct, "note": note}
-        given |= {"content": content} if content is not None else {}
-        given |= {"revision": revision} if revision is not None else {}
-        return _run_tool("decide", lambda: desk.decide(id, given), review_id=id, verdict=verdict)
+        body: Json = {"verdict": verdict, "correct": correct, "note": note}
+        body |= {"content": content} if content is not None else {}
+        body |= {"revision": revision} if revision is not None else {}
+        return _run_tool("decide", lambda: desk.decide(id, body), review_id=id, verdict=verdict)

@@ -109,26 +109,28 @@ class Langfuse:
     def verdicts(self, since: float) -> Iterator[ForeignVerdict]:
         """Yield people's annotations since a time (Unix seconds) that are about scores of ours."""
         at = datetime.fromtimestamp(since, UTC).isoformat().replace("+00:00", "Z")
-        told: defaultdict[str, set[str]] = defaultdict(set)  # requests by trace and observation
-        ours = {"name": SCORE, "source": "API", "fields": "subject,details"}
-        for score in self._pages(ours | {"fromTimestamp": at}):
+        request_ids: defaultdict[str, set[str]] = defaultdict(
+            set
+        )  # requests by trace and observation
+        own_query = {"name": SCORE, "source": "API", "fields": "subject,details"}
+        for score in self._pages(own_query | {"fromTimestamp": at}):
             request_id = _object(score, "metadata").get("request_id")
             if isinstance(request_id, str):
                 for place in _subject(score):
-                    told[place].add(request_id)
-        theirs = {"name": VERDICT, "source": "ANNOTATION", "fields": "subject,annotation"}
-        for score in self._pages(theirs | {"fromTimestamp": at}):
+                    request_ids[place].add(request_id)
+        annotation_query = {"name": VERDICT, "source": "ANNOTATION", "fields": "subject,annotation"}
+        for score in self._pages(annotation_query | {"fromTimestamp": at}):
             is_correct = _as_label(score.get("value"))
-            places = [place for place in _subject(score) if place in told]
+            places = [place for place in _subject(score) if place in request_ids]
             if is_correct is None or not places:
                 continue
-            [*requests] = told[places[0]]  # those of the observation, where there is one
+            [*requests] = request_ids[places[0]]  # those of the observation, where there is one
             by = _person("langfuse", score.get("authorUserId"))
             yield ForeignVerdict(requests[0] if len(requests) == 1 else None, is_correct, by)
 
     def probe(self) -> None:
         """Fetch one score to test the connection; raises UnreadableScoresError."""
-        _got(self._http, "/api/public/v3/scores", {"limit": "1"})
+        _fetch_page(self._http, "/api/public/v3/scores", {"limit": "1"})
 
     def _pages(self, query: dict[str, str]) -> Iterator[dict[str, Any]]:
         """Yield the scores of all pages that match a query."""
@@ -183,12 +185,12 @@ class Phoenix:
 
     def verdicts(self, since: float) -> Iterator[ForeignVerdict]:
         """Yield people's annotations of spans that got a confidence of ours since a time."""
-        told: dict[str, str] = {}  # requests by span
+        request_ids: dict[str, str] = {}  # requests by span
         for each in self._pages({"identifier": OURS, "include_annotation_names": SCORE}):
             request_id = _object(each, "metadata").get("request_id")
             if isinstance(request_id, str) and _at(each) >= since:
-                told[str(each.get("span_id"))] = request_id
-        spans = [*told]
+                request_ids[str(each.get("span_id"))] = request_id
+        spans = [*request_ids]
         for start in range(0, len(spans), A_PAGE):
             some: dict[str, Any] = {"span_ids": spans[start : start + A_PAGE]}
             for each in self._pages(some | {"include_annotation_names": VERDICT}):
@@ -199,11 +201,11 @@ class Phoenix:
                 if each.get("annotator_kind") != "HUMAN" or is_correct is None:
                     continue
                 by = _person("phoenix", each.get("user_id") or each.get("identifier"))
-                yield ForeignVerdict(told.get(str(each.get("span_id"))), is_correct, by)
+                yield ForeignVerdict(request_ids.get(str(each.get("span_id"))), is_correct, by)
 
     def probe(self) -> None:
         """Fetch one annotation to test the connection; raises UnreadableScoresError."""
-        _got(self._http, self._path, {"limit": 1, "identifier": OURS})
+        _fetch_page(self._http, self._path, {"limit": 1, "identifier": OURS})
 
     @property
     def _path(self) -> str:
@@ -277,7 +279,7 @@ def _all_pages(
     seen: set[str] = set()
     more: dict[str, Any] = {}
     while True:
-        page = _got(client, path, query | {"limit": A_PAGE} | more)
+        page = _fetch_page(client, path, query | {"limit": A_PAGE} | more)
         yield from _items(page)
         if not (cursor := cursor_of(page)):
             return
@@ -287,7 +289,7 @@ def _all_pages(
         more = {"cursor": str(cursor)}
 
 
-def _got(client: httpx.Client, path: str, query: dict[str, Any]) -> dict[str, Any]:
+def _fetch_page(client: httpx.Client, path: str, query: dict[str, Any]) -> dict[str, Any]:
     """Fetch a page of scores as a JSON object; raises UnreadableScoresError."""
     try:
         answer = client.get(path, params=query)
@@ -312,8 +314,8 @@ def _person(keeper: str, name: Any) -> str:
     The name loses its unprintable characters and is cut to `MAX_NAME`; it is `somebody` if nothing
     is left or it is no string.
     """
-    known = "".join(filter(str.isprintable, name))[:MAX_NAME] if isinstance(name, str) else ""
-    return f"{keeper}:{known or 'somebody'}"
+    printable = "".join(filter(str.isprintable, name))[:MAX_NAME] if isinstance(name, str) else ""
+    return f"{keeper}:{printable or 'somebody'}"
 
 
 def _items(page: dict[str, Any]) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ from proxy.http.wire.json_splice import dumps, json_object
 
 GOING_AWAY, NO_CODE, TOO_BIG, FAILED = 1001, 1005, 1009, 1011
 CLOSE_TIMEOUT_S = 2
-ASKING = "response.create"  # the type of a message that requests a response
+RESPONSE_CREATE = "response.create"  # the type of a message that requests a response
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class SocketClient:
         self._ahead: asyncio.Task[Message] | None = None
         self._take: Callable[[], None] | None = scope.get(TAKE)
 
-    async def unless_it_leaves(
+    async def unless_closed(
         self, opening: Coroutine[Any, Any, ClientConnection]
     ) -> ClientConnection:
         """Await `opening` and return its result, unless the client hangs up first.
@@ -80,18 +80,18 @@ class SocketClient:
         Beyond the limit the message is dropped, and the client gets an event with the error.
         """
         while True:
-            message = await self._next_one()
-            if self._take is None or not _asks(message):
+            message = await self._next_message()
+            if self._take is None or not _requests_response(message):
                 return message
             try:
                 self._take()
                 return message
             except RateLimitedError as error:
-                told = {"type": "error", "error": error.envelope()["error"]}
+                event = {"type": "error", "error": error.envelope()["error"]}
                 with suppress(OSError):
-                    await self.send(dumps(told).decode())
+                    await self.send(dumps(event).decode())
 
-    async def _next_one(self) -> Message:
+    async def _next_message(self) -> Message:
         """Return the message that was read ahead, if any, else wait for the next one."""
         if self._ahead is None:
             return await self._receive()
@@ -192,10 +192,10 @@ async def _to_upstream(client: SocketClient, upstream: ClientConnection) -> End:
     return End(code, reason, BodyTooLargeError.code if code == TOO_BIG else None)
 
 
-def _asks(message: Message) -> bool:
+def _requests_response(message: Message) -> bool:
     """Return whether a message is JSON of type `response.create`, which requests a response."""
     data: str | bytes = message.get("text") or message.get("bytes") or b""
-    return (json_object(data) or {}).get("type") == ASKING
+    return (json_object(data) or {}).get("type") == RESPONSE_CREATE
 
 
 async def _to_client(upstream: ClientConnection, client: SocketClient) -> End:
@@ -218,8 +218,8 @@ async def _to_client(upstream: ClientConnection, client: SocketClient) -> End:
 
 def _end_of(closed: ConnectionClosed) -> End:
     """Return how upstream's end is reported to the client."""
-    if (told := closed.rcvd) is not None:
-        return End(None) if told.code == NO_CODE else End(told.code, told.reason)
+    if (frame := closed.rcvd) is not None:
+        return End(None) if frame.code == NO_CODE else End(frame.code, frame.reason)
     if closed.sent is not None and closed.sent.code == TOO_BIG:
         reason = "upstream's message is larger than limits.max_body"
         return End(TOO_BIG, reason, BodyTooLargeError.code)

@@ -113,7 +113,7 @@ class Realtime:
         ]
         with exchange.in_upstream:
             try:
-                upstream = await client.unless_it_leaves(
+                upstream = await client.unless_closed(
                     self._open(section, exchange.request, client.offers)
                 )
             except InvalidStatus as refusal:
@@ -219,8 +219,8 @@ def _request_of(scope: Scope) -> Request:
 
 def _to_upstream(headers: Headers) -> Headers:
     """Return the client's fields that go upstream, without those of its own WebSocket."""
-    kept = names.to_upstream(headers)
-    return [field for field in kept if not field[0].startswith(OF_WEBSOCKET)]
+    fields = names.to_upstream(headers)
+    return [field for field in fields if not field[0].startswith(OF_WEBSOCKET)]
 
 
 def _from_upstream(fields: Fields) -> Headers:

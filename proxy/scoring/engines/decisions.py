@@ -19,8 +19,8 @@ from proxy.upstreams.translation.clients import shared_clients
 from proxy.upstreams.translation.litellm_upstream import load_litellm
 
 QUESTION_CHARACTERS, ANSWER_CHARACTERS = 1_500, 800  # F02, F03
-ASKED = "correct"
-QUESTIONS = {ASKED: {"type": "noul", "instructions": "Is the answer to the question correct?"}}
+CORRECT = "correct"
+QUESTIONS = {CORRECT: {"type": "noul", "instructions": "Is the answer to the question correct?"}}
 _OF_ONE_ITEM = (400, 413, 422)
 
 
@@ -57,8 +57,8 @@ class DecisionsEngine:
         except litellm.BadRequestError as error:
             text = "has a name by which litellm knows no provider; say which, as in typesafe/jev"
             raise EngineError("engine_refused", text) from error
-        known = litellm.utils.ProviderConfigManager
-        if known.get_provider_decisions_config(name, litellm.LlmProviders(provider)) is None:
+        providers = litellm.utils.ProviderConfigManager
+        if providers.get_provider_decisions_config(name, litellm.LlmProviders(provider)) is None:
             text = f"is served by {provider}, which has no API for decisions that litellm knows"
             raise EngineError("engine_refused", text)
         return self._name
@@ -71,11 +71,11 @@ class DecisionsEngine:
         """
         if any(item.images for item in items):
             raise NotScorableError("image", "a decision model is asked about text only")
-        asked = [asyncio.ensure_future(self._ask(item)) for item in items]
+        tasks = [asyncio.ensure_future(self._ask(item)) for item in items]
         try:
-            return await asyncio.gather(*asked)
+            return await asyncio.gather(*tasks)
         finally:
-            for task in asked:  # stop the others after a failure or a timeout
+            for task in tasks:  # stop the others after a failure or a timeout
                 task.cancel()
 
     async def _ask(self, item: Item) -> Score:
@@ -91,7 +91,7 @@ class DecisionsEngine:
                 )
             except Exception as error:  # litellm raises errors of many kinds
                 raise self._error(error) from error
-        if (found := response.answers.get(ASKED)) is None:
+        if (found := response.answers.get(CORRECT)) is None:
             raise CalibratorError(f"{self.address} gives no answer to this one")
         value = check_probability(found.noul)
         return Score(value, value, (question, answer) != (item.question, item.answer))

@@ -113,8 +113,8 @@ def _plain(basis: tuple[str, ...], act: str, needs_facts: bool, is_unfamiliar: b
 
     An unknown `act` becomes "answer".
     """
-    known = act if act in ACTS else "answer"
-    return Findings(basis_with(basis), None, (), known, needs_facts, not is_unfamiliar)
+    kind = act if act in ACTS else "answer"
+    return Findings(basis_with(basis), None, (), kind, needs_facts, not is_unfamiliar)
 
 
 def _limit_sizes(found: UnsupportedSentence) -> UnsupportedSentence:
@@ -162,8 +162,8 @@ def read_unsupported(values: Any) -> tuple[UnsupportedSentence, ...]:
 
 
 def _texts(values: Any) -> tuple[str, ...]:
-    listed = values if isinstance(values, list) else ()
-    return tuple(each for each in listed[:MOST_WORDS] if isinstance(each, str))
+    items = values if isinstance(values, list) else ()
+    return tuple(each for each in items[:MOST_WORDS] if isinstance(each, str))
 
 
 def findings_values(findings: Findings) -> dict[str, Any]:

@@ -177,7 +177,7 @@ class RemoteScorer:
 
         A busy engine is not counted; one without a connection is down at once.
         """
-        self._tell(error)
+        self._log_failure(error)
         if error.reason == BUSY:
             return
         self._failures += 1
@@ -199,13 +199,13 @@ class RemoteScorer:
                 if (found := await self._connect()) == self.name:
                     break
                 text = f"{self._engine.address} scores with {found} now, which needs a restart here"
-                self._tell(EngineError("engine_other", text))
+                self._log_failure(EngineError("engine_other", text))
             except EngineError as error:
-                self._tell(error)
+                self._log_failure(error)
         log.info("engine_up", engine=self._engine.address, calibrator=self.name)
         self._failures, self._last_reason, self._probing = 0, None, None
 
-    def _tell(self, error: EngineError) -> None:
+    def _log_failure(self, error: EngineError) -> None:
         """Log a failure, unless the last one had the same reason."""
         if error.reason != self._last_reason:
             log.error("engine_failed", reason=error.reason, error=str(error), calibrator=self.name)

@@ -105,23 +105,27 @@ def _item_json(item: Item, has_tool_use: bool, has_messages: bool) -> dict[str, 
     tags = {name: value for name in _TAGS if (value := getattr(item, name)) is not None}
     images = {"images": [base64.b64encode(image).decode() for image in item.images]}
     texts = {"question": item.question, "answer": item.answer}
-    written = texts | tags | (images if item.images else {})
+    values = texts | tags | (images if item.images else {})
     if has_tool_use:
-        written |= _tool_use_written(item.tool_use)
+        values |= _tool_use_written(item.tool_use)
     if has_messages and item.messages:
         if item.tool_use is not None and item.tool_use.messages is item.messages and has_tool_use:
-            del written["tool_use"]["messages"]  # the server takes those of the item
-        written["messages"] = [*map(_without_files, item.messages)]
-    return written
+            del values["tool_use"]["messages"]  # the server takes those of the item
+        values["messages"] = [*map(_without_files, item.messages)]
+    return values
 
 
-def _tool_use_written(used: ToolUse | None) -> dict[str, Any]:
+def _tool_use_written(tool_use: ToolUse | None) -> dict[str, Any]:
     """Return `{"tool_use": ..}` with messages, tools and reply; {} for None."""
-    if used is None:
+    if tool_use is None:
         return {}
-    messages = [_without_files(message) for message in used.messages]
-    said = {"messages": messages, "tools": list(used.tools), "message": used.message}
-    return {"tool_use": said}
+    messages = [_without_files(message) for message in tool_use.messages]
+    conversation = {
+        "messages": messages,
+        "tools": list(tool_use.tools),
+        "message": tool_use.message,
+    }
+    return {"tool_use": conversation}
 
 
 def _others_written(item: Item, has_tool_use: bool) -> dict[str, Any]:
@@ -150,11 +154,11 @@ def _without_files(message: Any) -> Any:
 
 def read_items(body: bytes) -> list[Item]:
     """Parse the items of a request; raises BadRequestError, which says where the mistake is."""
-    asked = parse_json_object(body)
-    items = asked.get("items")
+    request = parse_json_object(body)
+    items = request.get("items")
     if not isinstance(items, list) or not items:
         raise BadRequestError("'items' must be a list with at least one item", param="items")
-    if unknown := sorted(asked.keys() - {"items"}):
+    if unknown := sorted(request.keys() - {"items"}):
         raise BadRequestError(f"unknown field {unknown[0]!r}", param=unknown[0])
     return [_item(value, f"items[{at}]") for at, value in enumerate(items)]
 
@@ -362,8 +366,8 @@ def _because(value: Mapping[str, Any]) -> tuple[str, ...]:
 
     () if the server gives none.
     """
-    told = value.get("because")
-    return tuple(str(each)[:200] for each in told[:5]) if isinstance(told, list) else ()
+    facts = value.get("because")
+    return tuple(str(each)[:200] for each in facts[:5]) if isinstance(facts, list) else ()
 
 
 def _fields(value: Mapping[str, Any]) -> tuple[FieldDoubt, ...]:
@@ -371,8 +375,8 @@ def _fields(value: Mapping[str, Any]) -> tuple[FieldDoubt, ...]:
 
     Raises EngineError for a damaged one.
     """
-    told = value.get("fields")
-    return tuple(map(_field, told[:20])) if isinstance(told, list) else ()
+    doubts = value.get("fields")
+    return tuple(map(_field, doubts[:20])) if isinstance(doubts, list) else ()
 
 
 def _notes(value: Mapping[str, Any]) -> tuple[CallNotes, ...] | None:
@@ -380,8 +384,8 @@ def _notes(value: Mapping[str, Any]) -> tuple[CallNotes, ...] | None:
 
     Returns None if the server gives none.
     """
-    told = value.get("notes")
-    return tuple(map(_note, told[:20])) if isinstance(told, list) else None
+    notes = value.get("notes")
+    return tuple(map(_note, notes[:20])) if isinstance(notes, list) else None
 
 
 def _note(value: Any) -> CallNotes:

@@ -146,14 +146,14 @@ class TokenIdEngine:
         Also checks that it has the checkpoint's weights, by sample scores, if the checkpoint has
         any.
         """
-        listed = field_of(await self._client.get("/v1/models"), "data", list)
-        served = [field_of(model, "id", str) for model in listed]
-        if self._wanted is None and len(served) != 1:
-            text = f"serves {len(served)} models; say which with engine.model"
+        models = field_of(await self._client.get("/v1/models"), "data", list)
+        names = [field_of(model, "id", str) for model in models]
+        if self._wanted is None and len(names) != 1:
+            text = f"serves {len(names)} models; say which with engine.model"
             raise EngineError("engine_other", text)
-        if self._wanted is not None and self._wanted not in served:
+        if self._wanted is not None and self._wanted not in names:
             raise EngineError("engine_other", f"does not serve {self._wanted}")
-        self._model = self._wanted or served[0]
+        self._model = self._wanted or names[0]
         await self._try_canaries()
         return self._prompts.name
 

@@ -202,16 +202,16 @@ class ScoringApp:
 
         Raises RateLimitedError where the queue is full, and NotReadyError where there is no scorer.
         """
-        is_shown = [self._scoring.reads_images or not item.images for item in items]
+        is_scorable = [self._scoring.reads_images or not item.images for item in items]
         try:
-            shown = [item for item, is_it in zip(items, is_shown, strict=True) if is_it]
-            tickets = iter(await self._scoring.tickets(shown))
+            scorable = [item for item, is_it in zip(items, is_scorable, strict=True) if is_it]
+            tickets = iter(await self._scoring.tickets(scorable))
         except QueueFullError as error:
             log.warning("queue_full", items=len(items))
             raise RateLimitedError(f"the queue is full: {error}", BUSY_S) from error
         except CalibratorError as error:
             raise NotReadyError(str(error)) from error
-        return [_result(next(tickets)) if is_it else IMAGE for is_it in is_shown]
+        return [_result(next(tickets)) if is_it else IMAGE for is_it in is_scorable]
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         """Load the calibrator when the server starts, and close it when the server ends."""
@@ -287,9 +287,9 @@ def serve_scorer(path: Path | None, host: str, port: int, say: Callable[[str], N
     listening = bind(host, port)
     app = scoring_app(config, is_open=is_loopback(host), on_ready=settle_memory)
     url = url_of(*listening.getsockname()[:2]).removesuffix("/v1")
-    who = "with its token" if config.scorer.token.get_secret_value() else "for this machine"
+    access = "with its token" if config.scorer.token.get_secret_value() else "for this machine"
     say(f"Scoring server listens on {url}")
-    say(f"  calibrator {config.calibrator.summary} (loading), {who}")
+    say(f"  calibrator {config.calibrator.summary} (loading), {access}")
     uvicorn.Server(server_settings(app, config.limits)).run(sockets=[listening])
 
 

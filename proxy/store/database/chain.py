@@ -179,12 +179,12 @@ class Chain:
         First, where due, come an entry for entries that are gone (which also logs an error), or the
         first entries of a new chain. The change itself, as in the arguments, comes last.
         """
-        if (lost := self._lost_entry(connection, last)) is not None:
-            log.error("audit_chain_cut", known_head=lost, hint="pinocchio audit verify")
+        if (lost_entry := self._lost_entry(connection, last)) is not None:
+            log.error("audit_chain_cut", known_head=lost_entry, hint="pinocchio audit verify")
             if last is not None:
-                yield CUT, "", orjson.dumps({"after": lost})
+                yield CUT, "", orjson.dumps({"after": lost_entry})
         if last is None:
-            yield BEGUN, "", orjson.dumps({"after": lost} if lost is not None else {})
+            yield BEGUN, "", orjson.dumps({"after": lost_entry} if lost_entry is not None else {})
             yield from _entries_before(connection, of, orjson.loads(covers))
         yield kind, of, covers
 
@@ -198,8 +198,8 @@ class Chain:
         if known is None or (last is not None and (last.sequence, last.mac) == known):
             return None
         sequence, mac = known
-        its = sa.select(audit_chain.c.mac).where(audit_chain.c.sequence == sequence)
-        return None if connection.execute(its).scalar() == mac else f"{sequence}:{mac}"
+        query = sa.select(audit_chain.c.mac).where(audit_chain.c.sequence == sequence)
+        return None if connection.execute(query).scalar() == mac else f"{sequence}:{mac}"
 
     def _find_key(self) -> bytes | None:
         """Return the chain's key, or None (which is logged once) for PostgreSQL without a key.
@@ -209,7 +209,7 @@ class Chain:
         if self._key is None:
             self._key = chain_key(self._url, make=True)
             if self._key is None:
-                _say_off(self._url)
+                _warn_unchained(self._url)
         return self._key
 
 
@@ -249,8 +249,8 @@ def note_deletion(connection: sa.Connection, table: sa.Table, before: str) -> No
 
 def mac_of(key: bytes, entry: Mapping[str, Any]) -> str:
     """Return the HMAC-SHA-256, in hex, of an entry's values (`sequence`, `at`, `kind` ..)."""
-    told = [entry[name] for name in ("sequence", "at", "kind", "of", "digest", "previous")]
-    return hmac.new(key, orjson.dumps(told), hashlib.sha256).hexdigest()
+    values = [entry[name] for name in ("sequence", "at", "kind", "of", "digest", "previous")]
+    return hmac.new(key, orjson.dumps(values), hashlib.sha256).hexdigest()
 
 
 def digest_rows(table: sa.Table, rows: Iterable[Sequence[Any]]) -> bytes:
@@ -305,37 +305,39 @@ class _Shape(NamedTuple):
 def _digests(shape: _Shape, rows: Sequence[Sequence[Any]]) -> list[str]:
     """Return the digest of each row in hex: SHA-256 of its named values as JSON, `_DIGITS` long."""
     values = map(compress, rows, repeat(shape.is_there))
-    told: Iterable[dict[str, Any]] = map(dict, map(zip, repeat(shape.names), values))
+    records: Iterable[dict[str, Any]] = map(dict, map(zip, repeat(shape.names), values))
     if shape.defaults or shape.converts:
-        told = map(_normalize_row, told, repeat(shape))
-    return [sha256.hexdigest()[:_DIGITS] for sha256 in map(hashlib.sha256, map(orjson.dumps, told))]
+        records = map(_normalize_row, records, repeat(shape))
+    return [
+        sha256.hexdigest()[:_DIGITS] for sha256 in map(hashlib.sha256, map(orjson.dumps, records))
+    ]
 
 
-def _normalize_row(told: dict[str, Any], shape: _Shape) -> dict[str, Any]:
+def _normalize_row(row: dict[str, Any], shape: _Shape) -> dict[str, Any]:
     """Remove default values from a row, in place, and convert types that databases change.
 
     Returns the same dict.
     """
     for name, default in shape.defaults:
-        if told[name] == default:
-            del told[name]
+        if row[name] == default:
+            del row[name]
     for name, convert in shape.converts:
-        if name in told:
-            told[name] = convert(told[name])
-    return told
+        if name in row:
+            row[name] = convert(row[name])
+    return row
 
 
 @lru_cache(maxsize=1_024)
 def _shape(table: sa.Table, types: tuple[type, ...]) -> _Shape:
     """Return how to digest rows of a table whose values have these types, by column."""
-    there = [each for each in zip(table.columns, types, strict=True) if each[1] is not NoneType]
-    defaults = [(column.name, column.server_default) for column, _ in there]
+    columns = [each for each in zip(table.columns, types, strict=True) if each[1] is not NoneType]
+    defaults = [(column.name, column.server_default) for column, _ in columns]
     converts = [
-        (column.name, _CONVERTS.get(column.type.python_type), kind) for column, kind in there
+        (column.name, _CONVERTS.get(column.type.python_type), kind) for column, kind in columns
     ]
     return _Shape(
         [kind is not NoneType for kind in types],
-        [str(column.name) for column, _ in there],
+        [str(column.name) for column, _ in columns],
         [(str(n), each.arg) for n, each in defaults if isinstance(each, sa.DefaultClause)],
         [(str(n), convert) for n, convert, kind in converts if convert and convert is not kind],
     )
@@ -394,27 +396,27 @@ def chain_key(url: str, *, make: bool = False) -> bytes | None:
 
     None if there is neither. With `make`, a key file that is missing is created.
     """
-    if told := os.environ.get(KEY_VARIABLE):
-        return told.encode()
+    if key := os.environ.get(KEY_VARIABLE):
+        return key.encode()
     if (path := path_of(url)) is None:
         return None
-    beside = key_file(path)
+    file = key_file(path)
     if make:
-        _make(beside)
+        _make(file)
     try:
-        return beside.read_bytes().strip() or None
+        return file.read_bytes().strip() or None
     except FileNotFoundError:
         return None
 
 
-def say_if_off(url: str) -> bool:
+def warn_if_unchained(url: str) -> bool:
     """Return whether the database has no chain because it is PostgreSQL without a key.
 
     Logs that once for each database.
     """
     if path_of(url) is not None or chain_key(url) is not None:
         return False
-    _say_off(url)
+    _warn_unchained(url)
     return True
 
 
@@ -450,7 +452,7 @@ def _make(path: Path) -> None:
 
 
 @lru_cache
-def _say_off(url: str) -> None:
+def _warn_unchained(url: str) -> None:
     """Log that a database has no chain, once for each database."""
     log.warning(
         "audit_chain_off", hint=f"set {KEY_VARIABLE}: PostgreSQL has no place for a key of its own"

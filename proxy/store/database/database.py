@@ -51,13 +51,13 @@ def open_engine(url: str, *, is_durable: bool = True) -> sa.Engine:
         prepare(engine)
     except (SQLAlchemyError, sqlite3.Error, StoreError) as error:
         engine.dispose()
-        why = error.message if isinstance(error, StoreError) else cause(error)
-        raise StoreError(f"the store {place_of(url)} cannot be opened: {why}") from error
+        reason = error.message if isinstance(error, StoreError) else cause(error)
+        raise StoreError(f"the store {place_of(url)} cannot be opened: {reason}") from error
     Chain(url, is_durable=is_durable).attach(engine)
     return engine
 
 
-def engine_as_it_is(url: str) -> sa.Engine:
+def open_engine_unchanged(url: str) -> sa.Engine:
     """Return an engine for a database in which nothing is created or migrated, without audit chain.
 
     Raises StoreError where the driver is missing or the URL cannot be read.
@@ -192,7 +192,7 @@ def _engine(url: str, is_durable: bool) -> sa.Engine:
     if path := path_of(url):
         engine = sa.create_engine(sa.URL.create("sqlite", database=str(path)))
         sa.event.listen(engine, "connect", _set_pragmas if is_durable else _set_fast_pragmas)
-        _stay_with_file(engine, path)
+        _reconnect_on_new_file(engine, path)
         return engine
     try:
         engine = sa.create_engine(parsed_address(url), **_postgres_arguments())
@@ -213,7 +213,7 @@ def _async_engine(url: str) -> AsyncEngine:
     if path := path_of(url):
         engine = create_async_engine(sa.URL.create("sqlite+aiosqlite", database=str(path)))
         sa.event.listen(engine.sync_engine, "connect", _set_pragmas)
-        _stay_with_file(engine.sync_engine, path)
+        _reconnect_on_new_file(engine.sync_engine, path)
         return engine
     try:
         return create_async_engine(parsed_address(url), **_postgres_arguments())
@@ -221,7 +221,7 @@ def _async_engine(url: str) -> AsyncEngine:
         raise StoreError(_no_driver()) from error
 
 
-def _stay_with_file(engine: sa.Engine, path: Path) -> None:
+def _reconnect_on_new_file(engine: sa.Engine, path: Path) -> None:
     """Make an engine reconnect when the database's file was deleted or replaced.
 
     SQLite would go on writing into the deleted file, which nobody could read.

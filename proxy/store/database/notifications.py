@@ -41,22 +41,25 @@ def notify(connection: sa.Connection, kind: str, id: str) -> None:
     `id` names the held reply or the key. Does nothing on SQLite.
     """
     if connection.dialect.name == "postgresql":
-        told = sa.func.pg_notify(CHANNEL, f"{kind} {id}")
-        connection.execute(sa.select(told))
+        call = sa.func.pg_notify(CHANNEL, f"{kind} {id}")
+        connection.execute(sa.select(call))
 
 
 class Notifications:
     """A thread that receives the store's notifications from other proxies and commands.
 
-    `on_told` is called with the kind and the id. `on_change` is called with True when the
+    `on_notification` is called with the kind and the id. `on_change` is called with True when the
     connection is made and with False when it is lost. Both are called on this thread.
     """
 
     def __init__(
-        self, url: str, on_told: Callable[[str, str], None], on_change: Callable[[bool], None]
+        self,
+        url: str,
+        on_notification: Callable[[str, str], None],
+        on_change: Callable[[bool], None],
     ) -> None:
         self._url = url
-        self._on_told = on_told
+        self._on_notification = on_notification
         self._on_change = on_change
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="notifications", daemon=True)
@@ -101,11 +104,11 @@ class Notifications:
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
     def _listen(self, connection: Any) -> None:
-        """Call `on_told` with the kind and id of each notification until `close` is called.
+        """Call `on_notification` with the kind and id of each notification until `close` is called.
 
         Raises psycopg.Error where the connection is lost.
         """
         while not self._closing.is_set():
-            for told in connection.notifies(timeout=LOOK_EVERY_S):
-                kind, _, id = told.payload.partition(" ")
-                self._on_told(kind, id)
+            for notification in connection.notifies(timeout=LOOK_EVERY_S):
+                kind, _, id = notification.payload.partition(" ")
+                self._on_notification(kind, id)

@@ -84,7 +84,7 @@ class OwnedIds:
             owner = Owner(key_hash, withheld)
             if before == owner or (before is not None and before.key_hash != key_hash):
                 return
-            self._know(id, owner)
+            self._remember(id, owner)
             self._unwritten[id] = owner
             if self._engine is not None:
                 self._worker.start()
@@ -95,20 +95,20 @@ class OwnedIds:
 
         Unknown ids are left out. Raises StoreError.
         """
-        found, asked = {}, []
+        found, unknown = {}, []
         with self._lock:
             for id in ids:
                 if (owner := self._unwritten.get(id) or self._known.get(id)) is not None:
                     found[id] = owner
                 elif is_id(id):
-                    asked.append(id)
-        if asked and self._engine is not None:
-            found |= await asyncio.to_thread(self._read, asked)
-        while self._ask_others and (missing := [id for id in asked if id not in found]):
-            told = await self._ask_others(missing)
-            if not told:
+                    unknown.append(id)
+        if unknown and self._engine is not None:
+            found |= await asyncio.to_thread(self._read, unknown)
+        while self._ask_others and (missing := [id for id in unknown if id not in found]):
+            answers = await self._ask_others(missing)
+            if not answers:
                 break
-            found |= told
+            found |= answers
         return found
 
     def cached_owners(self, ids: Iterable[str]) -> dict[str, Owner] | None:
@@ -126,7 +126,7 @@ class OwnedIds:
         if self._engine is not None:
             self._engine.close()
 
-    def _know(self, id: str, owner: Owner) -> None:
+    def _remember(self, id: str, owner: Owner) -> None:
         """Put an owner into memory as the last used; drop the oldest beyond `MOST_KNOWN`."""
         self._known.pop(id, None)
         self._known[id] = owner
@@ -147,9 +147,9 @@ class OwnedIds:
         found: dict[str, Owner] = {}
         with reading(self._open_engine()) as connection:
             for start in range(0, len(ids), AT_ONCE):
-                some = ids[start : start + AT_ONCE]
+                batch = ids[start : start + AT_ONCE]
                 for id, *owner in connection.execute(
-                    sa.select(*columns).where(owned_ids.c.id.in_(some))
+                    sa.select(*columns).where(owned_ids.c.id.in_(batch))
                 ):
                     found[id] = Owner(*owner)
         return found

@@ -77,8 +77,8 @@ class VerdictStore:
         """
         with self._write_transaction() as connection:
             new = insert_into(_withdrawn, connection).values(**asdict(withdrawal))
-            kept = new.on_conflict_do_nothing().returning(_withdrawn.c.grant_digest)
-            if connection.execute(kept).first():
+            statement = new.on_conflict_do_nothing().returning(_withdrawn.c.grant_digest)
+            if connection.execute(statement).first():
                 is_it = _withdrawn.c.grant_digest == withdrawal.grant_digest
                 note_change(connection, "withdrawn", _withdrawn, is_it)
 
@@ -115,11 +115,11 @@ def keep_label(
     A reviewer has one label of each reply. It is noted in the audit chain.
     """
     values = {"is_correct": is_correct, "given_at": time.time(), "note": note}
-    whose = {"request_id": request_id, "reviewer": reviewer}
-    new = insert_into(verdicts, connection).values(**whose, **values)
-    connection.execute(new.on_conflict_do_update(index_elements=[*whose], set_=values))
-    is_its = verdicts.c.request_id == request_id, verdicts.c.reviewer == reviewer
-    note_change(connection, "labelled", verdicts, *is_its)
+    label_key = {"request_id": request_id, "reviewer": reviewer}
+    new = insert_into(verdicts, connection).values(**label_key, **values)
+    connection.execute(new.on_conflict_do_update(index_elements=[*label_key], set_=values))
+    conditions = verdicts.c.request_id == request_id, verdicts.c.reviewer == reviewer
+    note_change(connection, "labelled", verdicts, *conditions)
 
 
 @contextmanager

@@ -155,16 +155,16 @@ def facts_in(row: Mapping[str, Any]) -> tuple[tuple[Facts, ...], frozenset[str]]
     return facts, lacks | ({"arguments"} if is_marked else {"arguments", "marks"})
 
 
-def _calls(kept: dict[str, Any]) -> tuple[ToolCall, ...]:
+def _calls(values: dict[str, Any]) -> tuple[ToolCall, ...]:
     """Take the tool calls out of stored facts, whose members they are removed from; return them.
 
     A call has its name, the other names by which it was decided on, its marks and its risk. Its
     arguments are `NOT_KEPT`.
     """
-    names = kept.pop("tools", ())
-    readings = kept.pop("tool_readings", None) or [()] * len(names)
-    marks = kept.pop("tool_marks", None) or [None] * len(names)
-    risks = kept.pop("tool_risks", None) or [None] * len(names)
+    names = values.pop("tools", ())
+    readings = values.pop("tool_readings", None) or [()] * len(names)
+    marks = values.pop("tool_marks", None) or [None] * len(names)
+    risks = values.pop("tool_risks", None) or [None] * len(names)
     return tuple(
         ToolCall(
             name,
@@ -179,11 +179,11 @@ def _calls(kept: dict[str, Any]) -> tuple[ToolCall, ...]:
 
 def _facts(values: Mapping[str, Any], row: Mapping[str, Any]) -> Facts:
     """Return the Facts of one choice: its stored values, and the row's columns for all others."""
-    kept = {**values, "tags": frozenset(values.get("tags", ()))}
-    kept["opinions"] = tuple(values.get("opinions", ()))
-    kept["logprobs"] = tuple(values.get("logprobs", ()))
-    kept["tools"] = _calls(kept)
-    beside = {
+    fields = {**values, "tags": frozenset(values.get("tags", ()))}
+    fields["opinions"] = tuple(values.get("opinions", ()))
+    fields["logprobs"] = tuple(values.get("logprobs", ()))
+    fields["tools"] = _calls(fields)
+    extra = {
         "confidence": row["confidence"],
         "model": row["model"] or "",
         "stream": bool(row["is_stream"]),
@@ -197,9 +197,9 @@ def _facts(values: Mapping[str, Any], row: Mapping[str, Any]) -> Facts:
         "needs_facts": _flag(row["needs_facts"]),
         "familiar": _flag(row["is_familiar"]),
     }
-    if "basis" in kept:
-        kept["basis"] = tuple(kept["basis"])
-    return Facts(**(beside | kept))
+    if "basis" in fields:
+        fields["basis"] = tuple(fields["basis"])
+    return Facts(**(extra | fields))
 
 
 def _flag(value: Any) -> bool | None:

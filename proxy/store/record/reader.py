@@ -76,13 +76,13 @@ class RecordedExchange:
         about a reply of one.
         """
         is_correct = self.is_correct if len(self.facts) == 1 else None
-        label = self.decided_as
+        label = self.decision_label
         return [
             Exchange(facts, is_correct, self.started_at, self.lacks, label) for facts in self.facts
         ]
 
     @property
-    def decided_as(self) -> str | None:
+    def decision_label(self) -> str | None:
         """The label of a decision that was made from these facts alone, else None.
 
         It is None for several choices, and after an escalation, which had another reply.
@@ -120,8 +120,8 @@ class OwnRecord:
         it from a thread. Raises StoreError.
         """
         until = time.monotonic() + within_s
-        is_its = exchanges.c.request_id == request_id, exchanges.c.key_hash == key_hash
-        query = _exchange_query().where(*is_its)
+        conditions = exchanges.c.request_id == request_id, exchanges.c.key_hash == key_hash
+        query = _exchange_query().where(*conditions)
         while (found := next(_select(self._engine(), query), None)) is None:
             if time.monotonic() > until:
                 return None
@@ -197,8 +197,8 @@ def recent_confidences(engine: sa.Engine, policy: str) -> list[RecentConfidence]
     `policy` is its name. The latest `MOST_RECENT` exchanges are read. Raises StoreError.
     """
     row = exchanges.c
-    told = row.confidence, row.conversation, row.started_at, row.key, row.calibrator
-    columns = row.facts, row.model, *told
+    others = row.confidence, row.conversation, row.started_at, row.key, row.calibrator
+    columns = row.facts, row.model, *others
     query = sa.select(*columns).where(exchanges.c.policy.like(f"{policy}/%"))
     query = query.order_by(exchanges.c.request_id.desc()).limit(MOST_RECENT)
     with reading(engine) as connection:
@@ -207,8 +207,8 @@ def recent_confidences(engine: sa.Engine, policy: str) -> list[RecentConfidence]
     for text, model, confidence, *rest in reversed(rows):
         for values in json.loads(text or "[{}]"):  # ten times as fast as `facts_in`
             if (known := values.get("confidence", confidence)) is not None:
-                named = values.get("model", model or "")
-                found.append(RecentConfidence(named, known, *rest))
+                model_name = values.get("model", model or "")
+                found.append(RecentConfidence(model_name, known, *rest))
     return found
 
 

@@ -94,12 +94,12 @@ _NAMES = tuple(f'"{name}"' for name in COLUMNS)
 @lru_cache(maxsize=1_024)
 def _insert(columns: tuple[int, ...], rows: int) -> str:
     """Return the SQLite statement that inserts `rows` rows; `columns` are positions in COLUMNS."""
-    one = f"({', '.join('?' * len(columns))})"
+    placeholders = f"({', '.join('?' * len(columns))})"
     names = ", ".join(_NAMES[column] for column in columns)
-    return f"INSERT INTO {exchanges.name} ({names}) VALUES {', '.join([one] * rows)}"
+    return f"INSERT INTO {exchanges.name} ({names}) VALUES {', '.join([placeholders] * rows)}"
 
 
-def in_powers(batch: Sequence[Row]) -> Iterator[Sequence[Row]]:
+def split_batch(batch: Sequence[Row]) -> Iterator[Sequence[Row]]:
     """Yield the rows in lists of 128, 64, 32 .. 1, so that few statements are prepared."""
     start, size = 0, ROWS_AT_ONCE
     while size:
@@ -117,7 +117,7 @@ def _put(connection: sa.Connection, batch: Alike) -> None:
     if connection.dialect.name == "sqlite":
         for types, alike in batch.items():  # nulls are left out: they cost as much as values
             columns = tuple(n for n, kind in enumerate(types) if kind is not NoneType)
-            for rows in in_powers([*map(itemgetter(*columns), alike)]):
+            for rows in split_batch([*map(itemgetter(*columns), alike)]):
                 connection.exec_driver_sql(_insert(columns, len(rows)), tuple(chain(*rows)))
         return
     psycopg: Any = connection.connection

@@ -38,8 +38,8 @@ def person_of(reviewer: str) -> str:
     All spellings of a name give the same text, whatever token or login they came with.
     """
     letters = unicodedata.normalize("NFKD", reviewer)
-    seen = (each for each in letters if unicodedata.category(each) not in _UNSEEN)
-    return "".join(seen).translate(_BLANKS).casefold().strip()
+    visible = (each for each in letters if unicodedata.category(each) not in _UNSEEN)
+    return "".join(visible).translate(_BLANKS).casefold().strip()
 
 
 def approved_by(approved: str | None) -> list[dict[str, Any]]:
@@ -76,7 +76,7 @@ class Approval:
     standing: StandingRequest | None = None  # a request to approve calls like this one too
 
 
-def approve(connection: sa.Connection, held: HeldReply, given: Approval) -> HeldReply | None:
+def approve(connection: sa.Connection, held: HeldReply, approval: Approval) -> HeldReply | None:
     """Add an approval to a held reply, and release it with the last one; return the changed reply.
 
     An own edit (`revised`) discards the earlier approvals. The event, the label and a standing
@@ -85,51 +85,53 @@ def approve(connection: sa.Connection, held: HeldReply, given: Approval) -> Held
     read.
     """
     now, table = time.time(), held_replies.c
-    is_its, is_open = table.id == held.id, (table.state == HELD, table.expires_at > now)
-    lock = held_replies.update().where(is_its, *is_open).values(state=HELD)
+    is_same, is_open = table.id == held.id, (table.state == HELD, table.expires_at > now)
+    lock = held_replies.update().where(is_same, *is_open).values(state=HELD)
     row = connection.execute(lock.returning(table.approved, table.proposed)).one_or_none()
     if row is None:
         return None
-    proposed = row.proposed if given.revised is None else given.revised
+    proposed = row.proposed if approval.revised is None else approval.revised
     before = row.approved if proposed == row.proposed else None
-    if has_approved(before, given.reviewer):
+    if has_approved(before, approval.reviewer):
         return replace(held, approved=before, proposed=proposed)
-    if revision_of(row.proposed) != given.revision:
+    if revision_of(row.proposed) != approval.revision:
         return None
-    one: dict[str, Any] = {
-        "by": given.reviewer,
+    entry: dict[str, Any] = {
+        "by": approval.reviewer,
         "at": now,
-        "correct": given.is_correct,
-        "note": given.note,
+        "correct": approval.is_correct,
+        "note": approval.note,
     }
-    if given.standing is not None:
-        one["like_this"] = given.standing.stored_values()
-    people = [*approved_by(before), one]
+    if approval.standing is not None:
+        entry["like_this"] = approval.standing.stored_values()
+    people = [*approved_by(before), entry]
     values: dict[str, Any] = {"approved": json.dumps(people), "proposed": proposed}
-    event = APPROVED if given.revised is None else EDITED
+    event = APPROVED if approval.revised is None else EDITED
     if len(people) >= held.quorum:
         event = RELEASED
-        values |= {"state": RELEASED, "decided_at": now, "decided_by": given.reviewer}
-        values |= {"revised": proposed, "proposed": None, "note": given.note}
-    connection.execute(held_replies.update().where(is_its).values(**values))
-    connection.execute(insert_event(held.id, event, now, given.reviewer))
-    if given.is_correct is not None and held.request_id is not None:
-        keep_label(connection, held.request_id, given.is_correct, given.reviewer, given.note)
+        values |= {"state": RELEASED, "decided_at": now, "decided_by": approval.reviewer}
+        values |= {"revised": proposed, "proposed": None, "note": approval.note}
+    connection.execute(held_replies.update().where(is_same).values(**values))
+    connection.execute(insert_event(held.id, event, now, approval.reviewer))
+    if approval.is_correct is not None and held.request_id is not None:
+        keep_label(
+            connection, held.request_id, approval.is_correct, approval.reviewer, approval.note
+        )
     if event == RELEASED:
         notify(connection, DECIDED, held.id)
-        _cover(connection, held, given, people)
-    note_change(connection, "decided" if event == RELEASED else event, held_replies, is_its)
+        _cover(connection, held, approval, people)
+    note_change(connection, "decided" if event == RELEASED else event, held_replies, is_same)
     return replace(held, **values)
 
 
 def _cover(
-    connection: sa.Connection, held: HeldReply, given: Approval, people: list[dict[str, Any]]
+    connection: sa.Connection, held: HeldReply, approval: Approval, people: list[dict[str, Any]]
 ) -> None:
     """Give a standing approval if all who approved asked for it, within the narrowest bounds.
 
-    Does nothing if the last one, `given`, did not ask.
+    Does nothing if the last approval did not ask.
     """
-    if given.standing is not None and (bounds := narrowest_bounds(people)) is not None:
+    if approval.standing is not None and (bounds := narrowest_bounds(people)) is not None:
         for_s, most_uses = bounds
-        standing = replace(given.standing, for_s=for_s, most_uses=most_uses)
+        standing = replace(approval.standing, for_s=for_s, most_uses=most_uses)
         give(connection, held, standing, ", ".join(each["by"] for each in people))

@@ -49,16 +49,16 @@ class AuditWriter:
         """The number of audits that were drawn and not written."""
         return self._shed.count
 
-    def add(self, drawn: HeldReply) -> None:
+    def add(self, held: HeldReply) -> None:
         """Append a drawn reply to the queue; drop and count it if the queue is full.
 
         Never waits. The thread drops it, too, if `MAX_OPEN` audits wait for a label already.
         """
-        size = _size(drawn)
+        size = _size(held)
         with self._lock:
             is_full = len(self._waiting) >= self._max_queue or self._bytes + size > self._max_bytes
             if not is_full:
-                self._waiting.append(drawn)
+                self._waiting.append(held)
                 self._bytes += size
         if is_full:
             self._shed.add(1, "queue_full")
@@ -87,14 +87,14 @@ class AuditWriter:
         """
         try:
             with self._engine.get().begin() as connection:
-                taken = connection.execute(_count_open()).scalar_one()
-                room = max(0, MAX_OPEN - taken)
-                if kept := [row_of(each) for each in batch[:room]]:
-                    connection.execute(held_replies.insert(), kept)
-                    notes = [event_values(row["id"], HELD, row["created_at"]) for row in kept]
+                open_count = connection.execute(_count_open()).scalar_one()
+                room = max(0, MAX_OPEN - open_count)
+                if rows := [row_of(each) for each in batch[:room]]:
+                    connection.execute(held_replies.insert(), rows)
+                    notes = [event_values(row["id"], HELD, row["created_at"]) for row in rows]
                     connection.execute(review_events.insert(), notes)
-                    written = held_replies.c.id.in_([row["id"] for row in kept])
-                    note_change(connection, "drawn", held_replies, written)
+                    condition = held_replies.c.id.in_([row["id"] for row in rows])
+                    note_change(connection, "drawn", held_replies, condition)
         except (SQLAlchemyError, StoreError) as error:
             self._shed.add(len(batch), cause(error))
             return
@@ -112,6 +112,6 @@ def _count_open() -> sa.Select[Any]:
     )
 
 
-def _size(drawn: HeldReply) -> int:
+def _size(held: HeldReply) -> int:
     """Return the bytes of memory that a waiting reply takes, about."""
-    return len(drawn.reply) + len(drawn.request or b"") + 4 * len(drawn.question)
+    return len(held.reply) + len(held.request or b"") + 4 * len(held.question)

@@ -62,7 +62,7 @@ def event_columns(*more: sa.ColumnElement[Any]) -> sa.Select[Any]:
     """Return the query for ReviewEvents joined with their replies, with `more` columns last."""
     held = metadata.tables["held_replies"]  # not imported: its module imports this one
     event = review_events.c
-    own = (event.id.label("number"), event.review_id, event.event, event.at, event.by)
+    columns = (event.id.label("number"), event.review_id, event.event, event.at, event.by)
     names = ("kind", "queue", "team", "model", "policy", "confidence", "request_id", "expires_at")
-    query = sa.select(*own, *(held.c[name] for name in names), *more).select_from(review_events)
+    query = sa.select(*columns, *(held.c[name] for name in names), *more).select_from(review_events)
     return query.join(held, held.c.id == event.review_id)

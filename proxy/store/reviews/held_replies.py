@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import sqlite3
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -23,8 +24,7 @@ from proxy.http.wire.caller import ANYONE, Caller
 from proxy.store.database.chain import note_change
 from proxy.store.database.client_keys import client_keys
 from proxy.store.database.database import cause, open_async_engine, open_engine, storable
-from proxy.store.database.tables import metadata, place_of
-from proxy.store.reviews.bound_replies import BoundReplies
+from proxy.store.database.tables import metadata, path_of, place_of
 from proxy.store.reviews.events import event_values, insert_event, review_events
 from proxy.store.reviews.standing import Call, candidates, match_calls, use
 
@@ -46,6 +46,7 @@ COUNT_EVERY_S, FEWEST_LEFT = 1.0, 100  # seconds; replies below the limit, where
 IN_ALL = "limits.max_held"
 HELD_ALREADY = "a reply to this request is held already; ask for it again"
 MOST_OF_ONE_REQUEST = 20  # held replies read for one request, the newest first
+_IS_BOUND = "SELECT 1 FROM held_replies WHERE request_digest = ? LIMIT 1"
 
 _held = sa.Table(
     "held_replies",
@@ -195,19 +196,53 @@ def _wait_for_others(connection: sa.Connection, held: HeldReply) -> None:
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(lock)))
 
 
-def _same_request_query(held: HeldReply, asked_at: float) -> sa.Select[Any]:
+def _same_request_query(held: HeldReply, requested_at: float) -> sa.Select[Any]:
     """Return the query for the id of another open reply, held for the same request and rule.
 
-    It was created before `asked_at`, but not stored yet when the request looked for one, else the
-    request would have got it.
+    It was created before `requested_at`, but not stored yet when the request looked for one, else
+    the request would have got it.
     """
     same = (_held.c.request_digest, held.request_digest), (_held.c.key_hash, held.key_hash)
     is_same = [
         column == value for column, value in (*same, (_held.c.rule_digest, held.rule_digest))
     ]
-    is_earlier = _held.c.id != held.id, _held.c.created_at < asked_at
+    is_earlier = _held.c.id != held.id, _held.c.created_at < requested_at
     is_open = _held.c.state == HELD, _held.c.expires_at > time.time()
     return sa.select(_held.c.id).where(*is_same, *is_earlier, *is_open).limit(1)
+
+
+class BoundReplies:
+    """A quick check, on the event loop, of whether a reply may be bound to a request.
+
+    Nearly all requests have no such reply, and every request with tools under a policy that holds
+    is checked. A SQLite store is read by a connection of its own, opened by the first check; a
+    reader of its write-ahead log never waits. PostgreSQL is not asked.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._path = path_of(url)
+        self._reader: sqlite3.Connection | None = None
+
+    def may_have(self, request_digest: str) -> bool:
+        """Return whether a reply may be bound to the request with this digest.
+
+        Returns True if only the database can know: with PostgreSQL, and when SQLite fails.
+        """
+        if self._path is None:
+            return True
+        try:
+            if self._reader is None:
+                uri = f"{self._path.resolve().as_uri()}?mode=ro"
+                self._reader = sqlite3.connect(uri, timeout=0, uri=True)
+            return bool(self._reader.execute(_IS_BOUND, (request_digest,)).fetchone())
+        except sqlite3.Error:
+            return True
+
+    def close(self) -> None:
+        """Close the connection; the next check opens another one."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
 
 
 class Store:
@@ -235,28 +270,29 @@ class Store:
             self._engine = None
 
     async def hold(
-        self, held: HeldReply, caller: Caller = ANYONE, asked_at: float | None = None
+        self, held: HeldReply, caller: Caller = ANYONE, requested_at: float | None = None
     ) -> None:
         """Store a held reply with its event; it is durable when this returns.
 
         Raises TooManyHeldError where as many replies as allowed are held, in all or for the
         caller's key or team, and StoreError.
 
-        `asked_at` is when the request came. A client may ask, leave and ask again, and the first
-        reply be held only now. Then a bound reply to the second request is refused with StoreError.
+        `requested_at` is when the request came. A client may ask, leave and ask again, and the
+        first reply be held only now. Then a bound reply to the second request is refused with
+        StoreError.
         """
         row = row_of(held)
         try:
             async with self._open_engine().begin() as connection:
                 await connection.run_sync(_wait_for_others, held)
-                for most, waiting, whose in self._limits(caller):
+                for most, waiting, limit_name in self._limits(caller):
                     if (count := (await connection.execute(waiting)).scalar_one()) >= most:
-                        raise TooManyHeldError(f"{most} replies are held already ({whose})")
-                    if whose == IN_ALL:
+                        raise TooManyHeldError(f"{most} replies are held already ({limit_name})")
+                    if limit_name == IN_ALL:
                         self._counted = count, time.monotonic()
                 await connection.execute(_held.insert(), row)
-                if held.is_bound and asked_at is not None:
-                    others = await connection.execute(_same_request_query(held, asked_at))
+                if held.is_bound and requested_at is not None:
+                    others = await connection.execute(_same_request_query(held, requested_at))
                     if others.first() is not None:
                         raise StoreError(HELD_ALREADY)
                 await connection.execute(insert_event(held.id, held.state, held.created_at))
@@ -287,8 +323,8 @@ class Store:
             of_key = waiting.where(_held.c.key_hash == caller.id)
             yield caller.max_held, of_key, f"max_held of key {caller.id}"
         if caller.team_max_held is not None:
-            its_keys = sa.select(client_keys.c.id).where(client_keys.c.team == caller.team)
-            of_team = waiting.where(_held.c.key_hash.in_(its_keys))
+            team_keys = sa.select(client_keys.c.id).where(client_keys.c.team == caller.team)
+            of_team = waiting.where(_held.c.key_hash.in_(team_keys))
             yield caller.team_max_held, of_team, f"max_held of team {caller.team}"
 
     async def get(self, id: str) -> HeldReply | None:
@@ -308,8 +344,8 @@ class Store:
 
         At most `MOST_OF_ONE_REQUEST` are returned.
         """
-        is_its = sa.and_(_held.c.request_digest == request_digest, _held.c.key_hash == key_hash)
-        newest = sa.select(_held).where(is_its).order_by(_held.c.created_at.desc())
+        condition = sa.and_(_held.c.request_digest == request_digest, _held.c.key_hash == key_hash)
+        newest = sa.select(_held).where(condition).order_by(_held.c.created_at.desc())
         return await self._select(newest.limit(MOST_OF_ONE_REQUEST))
 
     async def open_ids(self, ids: Collection[str]) -> set[str]:
@@ -426,11 +462,11 @@ def _change_some(
 
     Returns how many were changed.
     """
-    some = sa.select(_held.c.id).where(*which).limit(EXPIRED_AT_ONCE)
-    if not connection.execute(some.limit(1)).all():
+    batch = sa.select(_held.c.id).where(*which).limit(EXPIRED_AT_ONCE)
+    if not connection.execute(batch.limit(1)).all():
         return 0  # the usual case, which takes no lock
     connection.rollback()  # SQLite may refuse to write in a transaction that has read
-    change = _held.update().where(_held.c.id.in_(some.with_for_update(skip_locked=True)))
+    change = _held.update().where(_held.c.id.in_(batch.with_for_update(skip_locked=True)))
     change = change.values(values).returning(_held.c.id)
     if ids := connection.execute(change).scalars().all():
         connection.execute(review_events.insert(), [event_values(id, event, now) for id in ids])

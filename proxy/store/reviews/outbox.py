@@ -69,8 +69,8 @@ class DeliveryOutbox:
         """
         number = review_events.c.id
         is_new = review_events.c.is_announced.is_(False)
-        some = sa.select(number).where(is_new).order_by(number).limit(ANNOUNCED_AT_ONCE)
-        claim = review_events.update().where(number.in_(some), is_new)
+        batch = sa.select(number).where(is_new).order_by(number).limit(ANNOUNCED_AT_ONCE)
+        claim = review_events.update().where(number.in_(batch), is_new)
         with self._change_transaction() as connection:
             claimed = connection.execute(claim.values(is_announced=True).returning(number))
             numbers = claimed.scalars().all()

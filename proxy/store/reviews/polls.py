@@ -65,7 +65,7 @@ def poll_by(engine: sa.Engine, request_id: str) -> Poll | None:
     return Poll(*row) if row else None
 
 
-def standing_of(engine: sa.Engine, review_id: str) -> HoldState | None:
+def hold_state_of(engine: sa.Engine, review_id: str) -> HoldState | None:
     """Return the state of the held reply with this id, with its polls counted, or None.
 
     Raises StoreError.

@@ -115,12 +115,12 @@ def pattern_of(arguments: str, any_of: Collection[str] = ()) -> str:
 
 def covers(pattern: str, arguments: str) -> bool:
     """Return whether a call's arguments, as text, match a pattern that `pattern_of` made."""
-    told, values = json.loads(pattern), _comparable(arguments)
-    if values is None or "text" in told:
-        return values is None and told.get("text") == _digest(arguments)
-    left = {name: value for name, value in values.items() if name not in told["any"]}
-    return left.keys() == told["exact"].keys() and all(
-        _digest(value) == told["exact"][name] for name, value in left.items()
+    expected, values = json.loads(pattern), _comparable(arguments)
+    if values is None or "text" in expected:
+        return values is None and expected.get("text") == _digest(arguments)
+    rest = {name: value for name, value in values.items() if name not in expected["any"]}
+    return rest.keys() == expected["exact"].keys() and all(
+        _digest(value) == expected["exact"][name] for name, value in rest.items()
     )
 
 
@@ -218,11 +218,13 @@ def narrowest_bounds(people: Sequence[dict[str, Any]]) -> tuple[float, int] | No
     `people` are approvals with `like_this`. Returns None where one of them did not ask for a
     standing approval, or asked for another pattern.
     """
-    told = [each.get("like_this") for each in people]
-    said = [each for each in told if each is not None]
-    if len(said) < len(told) or any(each["pattern"] != said[0]["pattern"] for each in said):
+    answers = [each.get("like_this") for each in people]
+    requests = [each for each in answers if each is not None]
+    if len(requests) < len(answers) or any(
+        each["pattern"] != requests[0]["pattern"] for each in requests
+    ):
         return None
-    return min(each["for_s"] for each in said), min(each["uses"] for each in said)
+    return min(each["for_s"] for each in requests), min(each["uses"] for each in requests)
 
 
 def candidates(key_hash: str, rule_digest: str, tools: Collection[str]) -> sa.Select[Any]:
@@ -231,8 +233,8 @@ def candidates(key_hash: str, rule_digest: str, tools: Collection[str]) -> sa.Se
     They are in force for this key and rule and one of the tools; the first to expire comes first.
     """
     table = _standing.c
-    is_its = table.key_hash == key_hash, table.rule_digest == rule_digest, table.tool.in_(tools)
-    query = sa.select(table.id, table.tool, table.arguments).where(*is_its, *_is_open())
+    conditions = table.key_hash == key_hash, table.rule_digest == rule_digest, table.tool.in_(tools)
+    query = sa.select(table.id, table.tool, table.arguments).where(*conditions, *_is_open())
     return query.order_by(table.expires_at).limit(MOST_LISTED)
 
 
@@ -266,8 +268,8 @@ def revoke(connection: sa.Connection, id: str, by: str) -> bool:
 
     Returns False if there is none, or it was revoked before.
     """
-    is_its = _standing.c.id == id, _standing.c.revoked_at.is_(None)
-    change = _standing.update().where(*is_its)
+    conditions = _standing.c.id == id, _standing.c.revoked_at.is_(None)
+    change = _standing.update().where(*conditions)
     if connection.execute(change.values(revoked_at=time.time(), revoked_by=by)).rowcount != 1:
         return False
     note_change(connection, REVOKED, _standing, _standing.c.id == id)

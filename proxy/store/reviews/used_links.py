@@ -61,8 +61,8 @@ def use_up(connection: sa.Connection, use: LinkUse, verdict: str) -> bool:
     new = insert_into(used_links, connection).values(
         **use.key, verdict=verdict, used_at=time.time()
     )
-    kept = new.on_conflict_do_nothing().returning(used_links.c.review_id)
-    return connection.execute(kept).first() is not None
+    statement = new.on_conflict_do_nothing().returning(used_links.c.review_id)
+    return connection.execute(statement).first() is not None
 
 
 def found_use(engine: sa.Engine, use: LinkUse) -> LinkDecision | None:

@@ -135,11 +135,11 @@ def counted_of(engine: sa.Engine, conversations: Sequence[str]) -> list[CountedR
 
     Raises StoreError.
     """
-    its, found = counted_conversations.c, []
+    columns, found = counted_conversations.c, []
     with reading(engine) as connection:
         for start in range(0, len(conversations), _AT_ONCE):
-            some = its.conversation.in_(conversations[start : start + _AT_ONCE])
-            rows = connection.execute(counted_conversations.select().where(some)).all()
+            condition = columns.conversation.in_(conversations[start : start + _AT_ONCE])
+            rows = connection.execute(counted_conversations.select().where(condition)).all()
             found += [CountedReply(*row) for row in rows]
     return sorted(found, key=lambda each: each.at)
 
@@ -176,9 +176,9 @@ def forget_monitors(engine: sa.Engine) -> int:
     """
     try:
         with engine.begin() as connection:
-            its = monitors.delete().where(monitors.c.kind != POSITION[0])
+            statement = monitors.delete().where(monitors.c.kind != POSITION[0])
             connection.execute(counted_conversations.delete())
-            return connection.execute(its).rowcount
+            return connection.execute(statement).rowcount
     except SQLAlchemyError as error:
         raise StoreError(f"the monitors cannot be written: {cause(error)}") from error
 
@@ -203,15 +203,15 @@ def newest_calibrators(engine: sa.Engine) -> set[str]:
     query = sa.select(exchanges.c.request_id, exchanges.c.calibrator).where(
         *_scored_before("", 1e11)
     )
-    few = query.order_by(exchanges.c.request_id.desc()).limit(LOOKED_AT).subquery()
-    last = sa.func.max(few.c.request_id)
-    by_age = sa.select(few.c.calibrator).group_by(few.c.calibrator).order_by(last)
+    recent = query.order_by(exchanges.c.request_id.desc()).limit(LOOKED_AT).subquery()
+    last = sa.func.max(recent.c.request_id)
+    by_age = sa.select(recent.c.calibrator).group_by(recent.c.calibrator).order_by(last)
     with reading(engine) as connection:
         names = connection.execute(by_age).scalars().all()
-    return set({_known_by(name): name for name in names}.values())  # the last of each kind
+    return set({_known_signals(name): name for name in names}.values())  # the last of each kind
 
 
-def _known_by(name: str) -> tuple[bool, str]:
+def _known_signals(name: str) -> tuple[bool, str]:
     """Return (whether a calibrator knows others' replies, the signals that it knows).
 
     Both are read from its name.
@@ -269,8 +269,8 @@ def judged_after(engine: sa.Engine, verdict_id: int, limit: int) -> list[AuditVe
     joined = verdicts.join(exchanges, exchanges.c.request_id == verdicts.c.request_id)
     joined = joined.join(held, held.c.request_id == verdicts.c.request_id)
     columns = verdicts.c.id, exchanges.c.request_id, exchanges.c.calibrator, exchanges.c.confidence
-    beside = verdicts.c.is_correct, exchanges.c.conversation, exchanges.c.started_at
-    query = sa.select(*columns, *beside).select_from(joined)
+    extra_columns = verdicts.c.is_correct, exchanges.c.conversation, exchanges.c.started_at
+    query = sa.select(*columns, *extra_columns).select_from(joined)
     query = query.where(
         verdicts.c.id > verdict_id,
         verdicts.c.id == first.scalar_subquery(),
@@ -291,8 +291,8 @@ def _own_score(engine: sa.Engine) -> sa.ColumnElement[float]:
     """
     text, is_sqlite = exchanges.c.facts, engine.dialect.name == "sqlite"
     facts: Any = sa.type_coerce(text, sa.JSON) if is_sqlite else sa.cast(text, sa.JSON)
-    is_heard = exchanges.c.calibrator.contains(WITH_OTHERS)
-    alone = [sa.case((is_heard, facts[0, name].as_float())) for name in ("alone_score", "alone")]
+    has_others = exchanges.c.calibrator.contains(WITH_OTHERS)
+    alone = [sa.case((has_others, facts[0, name].as_float())) for name in ("alone_score", "alone")]
     return sa.func.coalesce(*alone, exchanges.c.score, exchanges.c.confidence)
 
 
@@ -316,18 +316,18 @@ def _note_counted(connection: sa.Connection, counted: Sequence[CountedReply]) ->
 
     One reply is kept for each conversation and monitor, and `MOST_COUNTED` in all.
     """
-    its = counted_conversations
+    table = counted_conversations
     for start in range(0, len(counted), _AT_ONCE):
-        some = [each._asdict() for each in counted[start : start + _AT_ONCE]]
-        statement = insert_into(its, connection)
+        batch = [each._asdict() for each in counted[start : start + _AT_ONCE]]
+        statement = insert_into(table, connection)
         replaced = {"at": statement.excluded.at}
         keys = ["about", "conversation"]
         connection.execute(
-            statement.on_conflict_do_update(index_elements=keys, set_=replaced), some
+            statement.on_conflict_do_update(index_elements=keys, set_=replaced), batch
         )
-    oldest = sa.select(its.c.at).order_by(its.c.at.desc()).offset(MOST_COUNTED).limit(1)
+    oldest = sa.select(table.c.at).order_by(table.c.at.desc()).offset(MOST_COUNTED).limit(1)
     if counted and (at := connection.execute(oldest).scalar()) is not None:
-        connection.execute(its.delete().where(its.c.at <= at))
+        connection.execute(table.delete().where(table.c.at <= at))
 
 
 def _move(connection: sa.Connection, before: Position, after: Position) -> bool:
@@ -344,8 +344,8 @@ def _move(connection: sa.Connection, before: Position, after: Position) -> bool:
     if before != Position():
         return False
     first = insert_into(monitors, connection).values(**values, seen=0, state=new)
-    made = first.on_conflict_do_nothing().returning(monitors.c.kind)
-    return connection.execute(made).first() is not None
+    statement = first.on_conflict_do_nothing().returning(monitors.c.kind)
+    return connection.execute(statement).first() is not None
 
 
 def _position_state(position: Position) -> str:

@@ -79,10 +79,10 @@ class FeedbackStore:
         """
         found: list[Outcome] = []
         for start in range(0, len(labels), _AT_ONCE):
-            some = labels[start : start + _AT_ONCE]
+            batch = labels[start : start + _AT_ONCE]
             try:
                 with self._engine().begin() as connection:
-                    found += _store_labels(connection, some, by, key_hash)
+                    found += _store_labels(connection, batch, by, key_hash)
             except SQLAlchemyError as error:
                 raise StoreError(f"the store cannot be written: {cause(error)}") from error
         return found
@@ -90,10 +90,10 @@ class FeedbackStore:
     def of(self, request_id: str | None) -> list[StoredFeedback]:
         """Return the labels of one reply, the oldest first."""
         with reading(self._engine()) as connection:
-            return given_on(connection, [request_id or ""]).get(request_id or "", [])
+            return feedback_on(connection, [request_id or ""]).get(request_id or "", [])
 
 
-def given_on(
+def feedback_on(
     connection: sa.Connection, request_ids: Sequence[str]
 ) -> dict[str, list[StoredFeedback]]:
     """Return the labels of these replies as lists by request id, the oldest first.
@@ -128,11 +128,11 @@ def _store_labels(
     connection: sa.Connection, labels: Sequence[Feedback], by: str, key_hash: str | None
 ) -> list[Outcome]:
     """Store labels in one transaction, note them in the audit chain, and return their outcomes."""
-    known = _requests(connection, [storable(each.id) for each in labels], key_hash)
+    request_ids = _requests(connection, [storable(each.id) for each in labels], key_hash)
     found: list[Outcome] = []
     kept = []
     for each in labels:
-        request_id = known.get(storable(each.id))
+        request_id = request_ids.get(storable(each.id))
         found.append("not_found" if request_id is None else "kept")
         if request_id is None:
             continue
@@ -141,9 +141,9 @@ def _store_labels(
             "given_at": time.time(),
             "note": storable(each.note),
         }
-        whose = {"request_id": request_id, "given_by": by}
-        new = insert_into(feedback, connection).values(**whose, **values)
-        connection.execute(new.on_conflict_do_update(index_elements=[*whose], set_=values))
+        label_key = {"request_id": request_id, "given_by": by}
+        new = insert_into(feedback, connection).values(**label_key, **values)
+        connection.execute(new.on_conflict_do_update(index_elements=[*label_key], set_=values))
         kept.append(request_id)
     if kept:
         of_them = feedback.c.request_id.in_(kept), feedback.c.given_by == by
@@ -160,15 +160,17 @@ def _requests(
     of other keys. A client gets a released reply under the id of the request that asked for it
     again.
     """
-    is_its = [] if key_hash is None else [exchanges.c.key_hash == key_hash]
-    own = sa.select(exchanges.c.request_id).where(exchanges.c.request_id.in_(ids), *is_its)
+    conditions = [] if key_hash is None else [exchanges.c.key_hash == key_hash]
+    own = sa.select(exchanges.c.request_id).where(exchanges.c.request_id.in_(ids), *conditions)
     found = {row.request_id: row.request_id for row in connection.execute(own)}
     held = sa.select(held_replies.c.id, held_replies.c.request_id).join(
         exchanges, exchanges.c.request_id == held_replies.c.request_id
     )
     again = sa.select(polls.c.request_id, polls.c.review_id).where(polls.c.request_id.in_(ids))
     reviews = {row.request_id: row.review_id for row in connection.execute(again)}
-    held = held.where(held_replies.c.id.in_([*ids, *reviews.values()]), *is_its)
-    its = {row.id: row.request_id for row in connection.execute(held)}
+    held = held.where(held_replies.c.id.in_([*ids, *reviews.values()]), *conditions)
+    request_ids = {row.id: row.request_id for row in connection.execute(held)}
     named = {id: reviews.get(id, id) for id in ids}
-    return found | {id: its[review] for id, review in named.items() if review in its}
+    return found | {
+        id: request_ids[review] for id, review in named.items() if review in request_ids
+    }

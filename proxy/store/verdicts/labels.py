@@ -143,9 +143,9 @@ def totals(engine: sa.Engine, since: float = 0.0, calibrator: str | None = None)
     count = sa.func.count(sa.distinct(conversation_of_row))
     query = sa.select(stratum, count).where(*_is_counted(since))
     if calibrator is not None:
-        is_its = exchanges.c.calibrator == calibrator
+        is_plain = exchanges.c.calibrator == calibrator
         is_recalibrated = exchanges.c.calibrator.startswith(f"{calibrator}+", autoescape=True)
-        query = query.where(is_its | is_recalibrated)
+        query = query.where(is_plain | is_recalibrated)
     query = query.where(exchanges.c.upstream.is_not(None))  # a poll is no new reply
     with reading(engine) as connection:
         return Totals(**{name: of for name, of in connection.execute(query.group_by(sa.text("1")))})
@@ -248,7 +248,7 @@ def _is_counted(since: float) -> tuple[sa.ColumnElement[bool], ...]:
 def _read_reply(row: Any, has_content: bool) -> LabelledReply:
     """Return the reply in a row of `labelled_replies`; its bytes only if `has_content`."""
     reply = json_object(row["reply"]) if row["reply"] else None
-    answering = (reply or {}).get("model")
+    answering_model = (reply or {}).get("model")
     facts, _ = facts_in(row)
     return LabelledReply(
         row["request_id"],
@@ -260,7 +260,7 @@ def _read_reply(row: Any, has_content: bool) -> LabelledReply:
         row["confidence"],
         row["score"],
         row["calibrator"],
-        answering if isinstance(answering, str) else row["model"] or "",
+        answering_model if isinstance(answering_model, str) else row["model"] or "",
         row["team"],
         facts[0] if facts else None,
         row["action"],

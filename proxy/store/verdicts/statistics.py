@@ -30,12 +30,12 @@ from proxy.store.verdicts.labels import Stratum, held_replies
 MOST_OF_A_SLICE: Final = 300
 LOOKED_AT: Final = 20_000  # how many of the latest exchanges a search reads
 MOST_LABELS: Final = 20_000
-TOLD_BY_ACTION: Final = (HeldForReviewError.code, BlockedByPolicyError.code)
+ACTION_CODES: Final = (HeldForReviewError.code, BlockedByPolicyError.code)
 
 _HAS_OPINIONS: Final = '%"opinions":%'  # a pattern for the facts
-_ASKED_ONE: Final = '%"second_opinion"%'  # a pattern for the calls
+_SECOND_OPINION_CALL: Final = '%"second_opinion"%'  # a pattern for the calls
 _HAS_SIGNALS: Final = '%"judge":%', '%"logprobs":%'  # patterns for the facts
-_ASKED_JUDGE: Final = '%"judge"%'  # a pattern for the calls
+_JUDGE_CALL: Final = '%"judge"%'  # a pattern for the calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class RecentExchange:
     @property
     def failure(self) -> str | None:
         """The error's code, or None for a reply that a policy withheld, which its action says."""
-        return None if self.error in TOLD_BY_ACTION else self.error
+        return None if self.error in ACTION_CODES else self.error
 
 
 class SampledExchange(NamedTuple):
@@ -149,7 +149,7 @@ ANY: Final = ExchangeFilter()
 
 
 def latest(
-    engine: sa.Engine, asked: ExchangeFilter = ANY, *, after: str | None = None, limit: int = 100
+    engine: sa.Engine, filter: ExchangeFilter = ANY, *, after: str | None = None, limit: int = 100
 ) -> list[RecentExchange]:
     """Return up to `limit` exchanges, the newest first, that match a filter.
 
@@ -157,18 +157,18 @@ def latest(
     `LOOKED_AT` exchanges only, so that a search for a model without traffic is not slow.
     """
     columns = [exchanges.c[name] for name in RecentExchange.__slots__ if name in exchanges.c]
-    wanted = {name: value for name, value in asdict(asked).items() if value is not None}
+    wanted = {name: value for name, value in asdict(filter).items() if value is not None}
     newest = sa.select(*columns).order_by(exchanges.c.request_id.desc())
     if after is not None:
         newest = newest.where(exchanges.c.request_id > after)
-    few = newest.limit(LOOKED_AT if wanted else limit).subquery()
-    beside = few.outerjoin(held_replies, held_replies.c.id == few.c.review_id)
-    asked_again = counted_polls(few.c.review_id).label("polls")
-    query = sa.select(*few.c, held_replies.c.decided_by, held_replies.c.state, asked_again)
-    query = query.select_from(beside)
-    query = query.where(*(few.c[name] == value for name, value in wanted.items()))
+    recent = newest.limit(LOOKED_AT if wanted else limit).subquery()
+    joined = recent.outerjoin(held_replies, held_replies.c.id == recent.c.review_id)
+    asked_again = counted_polls(recent.c.review_id).label("polls")
+    query = sa.select(*recent.c, held_replies.c.decided_by, held_replies.c.state, asked_again)
+    query = query.select_from(joined)
+    query = query.where(*(recent.c[name] == value for name, value in wanted.items()))
     with reading(engine) as connection:
-        rows = connection.execute(query.order_by(few.c.request_id.desc()).limit(limit))
+        rows = connection.execute(query.order_by(recent.c.request_id.desc()).limit(limit))
         return [RecentExchange(**row._mapping) for row in rows]
 
 
@@ -178,10 +178,10 @@ def calibrator_in_force(engine: sa.Engine) -> str | None:
     Only the latest `LOOKED_AT` exchanges are read.
     """
     newest = sa.select(exchanges.c.calibrator).order_by(exchanges.c.request_id.desc())
-    few = newest.limit(LOOKED_AT).subquery()
+    recent = newest.limit(LOOKED_AT).subquery()
     with reading(engine) as connection:
         return connection.execute(
-            sa.select(few.c.calibrator).where(few.c.calibrator.is_not(None)).limit(1)
+            sa.select(recent.c.calibrator).where(recent.c.calibrator.is_not(None)).limit(1)
         ).scalar()
 
 
@@ -192,7 +192,7 @@ def sample(engine: sa.Engine, window: Window) -> Sample:
     """
     slices = list(enumerate(window.bounds()))
     counting = sa.union_all(*(_count(at, *bounds) for at, bounds in slices))
-    looking = sa.union_all(*(_some(at, *bounds) for at, bounds in slices))
+    looking = sa.union_all(*(_slice_query(at, *bounds) for at, bounds in slices))
     with reading(engine) as connection:
         counts: dict[int, int] = {row[0]: row[1] for row in connection.execute(counting)}
         rows = connection.execute(looking).all()
@@ -231,12 +231,12 @@ def _count(at: int, since: str, until: str) -> sa.Select[Any]:
     return sa.select(*columns).select_from(exchanges).where(_in_slice(since, until))
 
 
-def _some(at: int, since: str, until: str) -> sa.Select[Any]:
+def _slice_query(at: int, since: str, until: str) -> sa.Select[Any]:
     """Return the query for the latest exchanges of the slice `at`, with the columns of a sample."""
     columns = [exchanges.c[name] for name in SampledExchange._fields if name in exchanges.c]
     newest = sa.select(*columns).where(_in_slice(since, until))
-    some = newest.order_by(exchanges.c.request_id.desc()).limit(MOST_OF_A_SLICE).subquery()
-    return sa.select(sa.literal_column(str(at)).label("at"), *some.c)
+    newest_slice = newest.order_by(exchanges.c.request_id.desc()).limit(MOST_OF_A_SLICE).subquery()
+    return sa.select(sa.literal_column(str(at)).label("at"), *newest_slice.c)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,14 +268,16 @@ def judged_replies(engine: sa.Engine, since: float, limit: int = MOST_LABELS) ->
     same = verdicts.alias()
     last = sa.select(same.c.id).where(same.c.request_id == verdicts.c.request_id)
     last = last.order_by(same.c.given_at.desc(), same.c.id.desc()).limit(1)
-    given = sa.select(verdicts.c.request_id, verdicts.c.is_correct)
-    given = given.where(verdicts.c.given_at >= since, verdicts.c.id == last.scalar_subquery())
-    few = given.order_by(verdicts.c.given_at.desc()).limit(limit).subquery()
-    joined = few.join(exchanges, exchanges.c.request_id == few.c.request_id)
-    joined = joined.outerjoin(held_replies, held_replies.c.request_id == few.c.request_id)
+    verdict_query = sa.select(verdicts.c.request_id, verdicts.c.is_correct)
+    verdict_query = verdict_query.where(
+        verdicts.c.given_at >= since, verdicts.c.id == last.scalar_subquery()
+    )
+    recent = verdict_query.order_by(verdicts.c.given_at.desc()).limit(limit).subquery()
+    joined = recent.join(exchanges, exchanges.c.request_id == recent.c.request_id)
+    joined = joined.outerjoin(held_replies, held_replies.c.request_id == recent.c.request_id)
     query = sa.select(
         exchanges.c.confidence,
-        few.c.is_correct,
+        recent.c.is_correct,
         exchanges.c.review_id,
         held_replies.c.kind,
         held_replies.c.share,
@@ -322,9 +324,9 @@ def _judged_reply(
     """Return the reply in a row of `judged_replies`, with its stratum."""
     is_drawn = kind == AUDIT and share is not None
     stratum: Stratum = "held" if review_id else "audited" if is_drawn else "other"
-    its_share = share if is_drawn else None
-    whose = model, team, conversation, calibrator, _before(facts)
-    return JudgedReply(confidence, bool(is_correct), stratum, its_share, *whose)
+    audit_share = share if is_drawn else None
+    details = model, team, conversation, calibrator, _before(facts)
+    return JudgedReply(confidence, bool(is_correct), stratum, audit_share, *details)
 
 
 def _before(facts: str | None) -> float | None:
@@ -334,8 +336,8 @@ def _before(facts: str | None) -> float | None:
     is about.
     """
     choices = json.loads(facts) if facts else []
-    said = choices[0] if len(choices) == 1 else {}
-    before = said.get("unaided", said.get("alone"))
+    choice = choices[0] if len(choices) == 1 else {}
+    before = choice.get("unaided", choice.get("alone"))
     return before if isinstance(before, float | int) else None
 
 
@@ -374,7 +376,7 @@ class OpinionExchange:
 
 
 @dataclass(frozen=True, slots=True)
-class Hearings:
+class OpinionExchanges:
     """The exchanges with second opinions or signals among the latest of a window.
 
     `is_whole` says whether all exchanges of the window were read.
@@ -384,7 +386,9 @@ class Hearings:
     is_whole: bool
 
 
-def opinion_exchanges(engine: sa.Engine, window: Window, limit: int = LOOKED_AT) -> Hearings:
+def opinion_exchanges(
+    engine: sa.Engine, window: Window, limit: int = LOOKED_AT
+) -> OpinionExchanges:
     """Return the exchanges with second opinions or signals among the latest `limit` of a window.
 
     Raises StoreError.
@@ -396,14 +400,14 @@ def opinion_exchanges(engine: sa.Engine, window: Window, limit: int = LOOKED_AT)
     )
     columns = row.model, row.team, row.calibrator, row.confidence, row.review_id
     newest = sa.select(*columns, row.calls, row.facts).where(inside)
-    few = newest.order_by(row.request_id.desc()).limit(limit).subquery()
-    in_facts = [few.c.facts.like(each) for each in (_HAS_OPINIONS, *_HAS_SIGNALS)]
-    in_calls = [few.c.calls.like(each) for each in (_ASKED_ONE, _ASKED_JUDGE)]
-    found = sa.select(few).where(sa.or_(*in_facts, *in_calls))
+    recent = newest.order_by(row.request_id.desc()).limit(limit).subquery()
+    in_facts = [recent.c.facts.like(each) for each in (_HAS_OPINIONS, *_HAS_SIGNALS)]
+    in_calls = [recent.c.calls.like(each) for each in (_SECOND_OPINION_CALL, _JUDGE_CALL)]
+    found = sa.select(recent).where(sa.or_(*in_facts, *in_calls))
     with reading(engine) as connection:
-        count = connection.execute(sa.select(sa.func.count()).select_from(few)).scalar() or 0
+        count = connection.execute(sa.select(sa.func.count()).select_from(recent)).scalar() or 0
         rows = tuple(map(_read_exchange, connection.execute(found)))
-    return Hearings(rows, count < limit)
+    return OpinionExchanges(rows, count < limit)
 
 
 def _read_exchange(row: Any) -> OpinionExchange:

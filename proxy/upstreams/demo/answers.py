@@ -117,9 +117,9 @@ def find_answers(question: str) -> tuple[DemoRow, ...]:
     """
     if len(question) > MOST_CHARACTERS:
         return ()
-    asked = words_of(question)
-    closest = max(questions(), key=lambda known: _closeness(asked, words_of(known)))
-    return questions()[closest] if _closeness(asked, words_of(closest)) >= _CLOSE else ()
+    words = words_of(question)
+    closest = max(questions(), key=lambda known: _closeness(words, words_of(known)))
+    return questions()[closest] if _closeness(words, words_of(closest)) >= _CLOSE else ()
 
 
 def words_of(text: str) -> list[str]:
@@ -169,8 +169,10 @@ def judged_choice(text: str, *, has_logprobs: bool) -> Json:
         return {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
     p = SURE if found.correct != _is_mistaken(found) else 1 - SURE
     word = str(p >= 0.5)
-    told = [{"token": name, "logprob": math.log(q)} for name, q in (("True", p), ("False", 1 - p))]
-    first = {**next(each for each in told if each["token"] == word), "top_logprobs": told}
+    tokens = [
+        {"token": name, "logprob": math.log(q)} for name, q in (("True", p), ("False", 1 - p))
+    ]
+    first = {**next(each for each in tokens if each["token"] == word), "top_logprobs": tokens}
     return {
         "index": 0,
         "message": text_message(f"{word} {round(100 * p)}"),
@@ -196,13 +198,15 @@ def format_answer(content: str, response_format: Json) -> str:
     It is unchanged for a format that does not ask for JSON. Raises BadRequestError for a schema
     that the demo cannot fill.
     """
-    known = json_object(content)
+    fields = json_object(content)
     match response_format:
         case {"type": "json_object"}:
-            return dump_json({"answer": content} if known is None else known)
+            return dump_json({"answer": content} if fields is None else fields)
         case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
             try:
-                return dump_json(_fill_schema(schema, content if known is None else known, schema))
+                return dump_json(
+                    _fill_schema(schema, content if fields is None else fields, schema)
+                )
             except (AttributeError, KeyError, TypeError, RecursionError):
                 text = "Invalid schema for response_format: the demo cannot fill it."
                 raise BadRequestError(text, param="response_format") from None
@@ -224,14 +228,16 @@ def _fill_schema(schema: Json, source: Any, root: Json) -> Any:
         case {"const": value}:
             return value
         case {"enum": [first, *_] as values}:
-            named = {str(value).casefold(): value for value in values}
-            return next((named[word] for word in words_of(str(source)) if word in named), first)
+            options = {str(value).casefold(): value for value in values}
+            return next((options[word] for word in words_of(str(source)) if word in options), first)
         case {"type": [first, *_]}:
             return _fill_schema(schema | {"type": first}, source, root)
         case {"type": "object"}:
-            known = source if isinstance(source, dict) else {}
+            fields = source if isinstance(source, dict) else {}
             parts = schema.get("properties", {}).items()
-            return {name: _fill_schema(part, known.get(name, source), root) for name, part in parts}
+            return {
+                name: _fill_schema(part, fields.get(name, source), root) for name, part in parts
+            }
         case {"type": "array"}:
             items = source if isinstance(source, list) else [source]
             return [_fill_schema(schema.get("items", {}), item, root) for item in items]

@@ -97,19 +97,19 @@ class DemoUpstream:
 
         Tools and the conversation before are ignored. A body that is no JSON gets a 400.
         """
-        asked = json_object(body)
-        if asked is None:
+        request = json_object(body)
+        if request is None:
             return _raw_reply(400, format.error_body(BadRequestError("The body is not JSON.")))
-        question = format.last_question(asked)
-        model = str(asked.get("model") or "demo")
+        question = format.last_question(request)
+        model = str(request.get("model") or "demo")
         chat = _completion({"model": model, "messages": [{"role": "user", "content": question}]})
         text = chat["choices"][0]["message"]["content"]
         id = format.held_prefix.replace("held", "demo") + uuid4().hex
         empty = format.placeholder(text, id=id, created=int(time.time()), model=model)
         completion = format.replace_text(empty, text, "stop")
-        if not asked.get("stream"):
+        if not request.get("stream"):
             return _reply(200, completion)
-        events = self._pace_events(format.events(completion, asked))
+        events = self._pace_events(format.events(completion, request))
         headers = _headers("text/event-stream; charset=utf-8")
         return UpstreamReply(200, headers, events, on_close=events.aclose)
 
@@ -169,10 +169,10 @@ def _completion(body: Json) -> Json:
     limit = body.get("max_completion_tokens") or body.get("max_tokens") or sys.maxsize
     choices = [_choice(body, index, limit) for index in range(body.get("n") or 1)]
     if body["model"] == JUDGE:
-        shown = _text(body["messages"][-1])
-        choices = [judged_choice(shown, has_logprobs=body.get("logprobs") is True)]
-    asked = sum(len(_tokens(_text(message))) for message in body["messages"])
-    told = sum(
+        prompt = _text(body["messages"][-1])
+        choices = [judged_choice(prompt, has_logprobs=body.get("logprobs") is True)]
+    prompt_tokens = sum(len(_tokens(_text(message))) for message in body["messages"])
+    completion_tokens = sum(
         len(_tokens(part[key]))
         for choice in choices
         for part, key in _text_places(choice["message"])
@@ -184,9 +184,9 @@ def _completion(body: Json) -> Json:
         "model": body["model"],
         "choices": choices,
         "usage": {
-            "prompt_tokens": asked,
-            "completion_tokens": told,
-            "total_tokens": asked + told,
+            "prompt_tokens": prompt_tokens,
+            "completion_tokens": completion_tokens,
+            "total_tokens": prompt_tokens + completion_tokens,
         },
         "system_fingerprint": "fp_demo",
     }
@@ -216,8 +216,8 @@ def _answer(body: Json, index: int) -> Json:
     last = body["messages"][-1]
     if last.get("role") == "tool":  # repeating the canned call would loop forever
         return text_message(f"The tool answered: {_text(last)}")
-    asked = [_text(message) for message in body["messages"] if message.get("role") == "user"]
-    found = find_answers(asked[-1]) if asked else ()
+    user_texts = [_text(message) for message in body["messages"] if message.get("role") == "user"]
+    found = find_answers(user_texts[-1]) if user_texts else ()
     if not found:
         return text_message(_default_answer())
     if body["model"] == STRONG:

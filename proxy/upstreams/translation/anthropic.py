@@ -32,8 +32,8 @@ class AnthropicRelay:
         Raises UpstreamError where no answer begins; an error status is an answer.
         """
         if self._api_key:
-            kept = without(request.headers, *KEY_HEADERS)
-            request = replace(request, headers=[*kept, self._key_field(request.path)])
+            headers = without(request.headers, *KEY_HEADERS)
+            request = replace(request, headers=[*headers, self._key_field(request.path)])
         return await self._relay.send(request)
 
     def _key_field(self, path: str) -> tuple[bytes, bytes]:

@@ -100,8 +100,8 @@ class SharedClients:
                     owner.event_hooks = {"request": [], "response": [_watch]}
                     owner.follow_redirects = False
             with suppress(RuntimeError):  # a client made outside of any loop serves all of them
-                made = self._made.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
-                made[self._store.update_cache_key_with_event_loop(key)] = value
+                clients = self._made.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
+                clients[self._store.update_cache_key_with_event_loop(key)] = value
         self._put(key, value, *args, **kwargs)
 
 

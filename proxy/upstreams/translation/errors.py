@@ -54,8 +54,8 @@ def json_reply(status: int, body: Any, headers: Headers) -> UpstreamReply:
 
 def kept_headers(headers: Mapping[str, str]) -> Headers:
     """Return those of upstream's header fields that are useful to a client of the translation."""
-    named = {name.lower().removeprefix(_LITELLM_PREFIX): value for name, value in headers.items()}
-    return encode_fields((name, value) for name, value in named.items() if _KEPT.fullmatch(name))
+    fields = {name.lower().removeprefix(_LITELLM_PREFIX): value for name, value in headers.items()}
+    return encode_fields((name, value) for name, value in fields.items() if _KEPT.fullmatch(name))
 
 
 def error_reply(error: Exception, answered: httpx.Response | None = None) -> UpstreamReply:
@@ -88,10 +88,10 @@ def no_answer(response: httpx.Response) -> UpstreamBrokenError:
     It quotes the error message in the response's body, if that has been read and has one.
     """
     try:
-        told = json_object(response.content) or {}
+        body = json_object(response.content) or {}
     except httpx.ResponseNotRead:
-        told = {}
-    error = told.get("error")
+        body = {}
+    error = body.get("error")
     words = error.get("message") if isinstance(error, dict) else error
     text = (
         f"upstream's answer is an error: {words}" if words else "upstream's answer is no completion"
@@ -99,7 +99,7 @@ def no_answer(response: httpx.Response) -> UpstreamBrokenError:
     return UpstreamBrokenError(text, code=_NOT_TRANSLATED)
 
 
-def broken_off(error: Exception) -> UpstreamError:
+def broken_stream_error(error: Exception) -> UpstreamError:
     """Return the proxy's error for an error in the middle of a stream."""
     failure = _failure(error)
     if isinstance(failure, UpstreamTimeoutError | UpstreamBrokenError):
@@ -157,16 +157,16 @@ def error_answer(response: httpx.Response, code: str | None = None) -> UpstreamR
     except (ValueError, httpx.ResponseNotRead):
         body = None
     body = body[0] if isinstance(body, list) and body else body  # Gemini's streams send an array
-    told = body.get("error", body) if isinstance(body, dict) else body
-    told = told if isinstance(told, dict) else {"message": told}
-    kind = told.get("type") or told.get("status")
-    given = told.get("code")
+    error = body.get("error", body) if isinstance(body, dict) else body
+    error = error if isinstance(error, dict) else {"message": error}
+    kind = error.get("type") or error.get("status")
+    upstream_code = error.get("code")
     envelope = _envelope(
         status,
-        told.get("message") or told.get("detail") or f"upstream answered {status}",
+        error.get("message") or error.get("detail") or f"upstream answered {status}",
         kind=kind,
-        param=told.get("param"),
-        code=code or (given if isinstance(given, str) else kind),
+        param=error.get("param"),
+        code=code or (upstream_code if isinstance(upstream_code, str) else kind),
     )
     return json_reply(status, envelope, kept_headers(response.headers))
 

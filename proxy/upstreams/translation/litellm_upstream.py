@@ -31,9 +31,9 @@ from proxy.upstreams.translation.messages import MESSAGES, MessagesUpstream
 from proxy.upstreams.translation.replies import (
     Wants,
     last_response,
-    own_words,
     relayed_reply,
     translated_reply,
+    usable_response,
 )
 
 Json = dict[str, Any]
@@ -265,8 +265,8 @@ class LiteLLMUpstream:
                 answer = await self._litellm.acompletion(**arguments)
             except Exception as error:
                 failure = error
-            if target.is_openais and (said := own_words(responses, wants)):
-                return await relayed_reply(said, wants)
+            if target.is_openais and (response := usable_response(responses, wants)):
+                return await relayed_reply(response, wants)
             try:
                 if failure is not None:
                     raise failure
@@ -283,17 +283,17 @@ class LiteLLMUpstream:
         fail as if upstream could not be reached.
         """
         steering = self._litellm.all_litellm_params + self._litellm.OPENAI_CHAT_COMPLETION_PARAMS
-        given = {name: value for name, value in body.items() if value is not None}
-        for name, value in given.items():
+        fields = {name: value for name, value in body.items() if value is not None}
+        for name, value in fields.items():
             if name not in _FIELDS and name not in steering:
                 text = f"'{name}' cannot be translated for this upstream"
                 raise BadRequestError(text, param=name, code="unsupported_parameter")
             if not isinstance(value, _FIELDS.get(name, object)):
                 raise BadRequestError(f"Invalid type for '{name}'", param=name, code="invalid_type")
-        messages = given.get("messages")
+        messages = fields.get("messages")
         if not messages or not all(isinstance(message, dict) for message in messages):
             raise BadRequestError("'messages' must be a list of objects", param="messages")
-        return {name: value for name, value in given.items() if name in _FIELDS}
+        return {name: value for name, value in fields.items() if name in _FIELDS}
 
     def _key(self, request: UpstreamRequest, target: _Target) -> str | None:
         """Return the configured key, or the client's if litellm misses one in the environment.

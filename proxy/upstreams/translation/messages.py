@@ -39,8 +39,8 @@ _TRANSLATED = {
 # Fields for Anthropic's own bookkeeping, which change no answer.
 _LEFT_OUT = {"cache_control", "context_management", "diagnostics", "service_tier"}
 # The fields of a completion, and of the messages in it, that are translated.
-_TOLD = ("id", "created", "model", "usage")
-_SAID = {
+_REPLY_FIELDS = ("id", "created", "model", "usage")
+_MESSAGE_FIELDS = {
     *("role", "content", "refusal", "reasoning", "reasoning_content", "thinking_blocks"),
     *("tool_calls", "function_call", "provider_specific_fields"),
 }
@@ -74,14 +74,14 @@ class MessagesUpstream:
         await self.chat.load()
         body = parse_json_object(request.body)
         fields, tool_names = _to_chat(body)
-        sent = replace(
+        chat_request = replace(
             request,
             path="/chat/completions",
             headers=_headers(request),
             body=dumps(fields),
             query="",
         )
-        reply = await self.chat.translate(sent)
+        reply = await self.chat.translate(chat_request)
         if reply.status != 200:
             return await _error_reply(reply)
         if body.get("stream"):
@@ -101,10 +101,10 @@ def _adapter() -> Any:
 def _headers(request: UpstreamRequest) -> list[tuple[bytes, bytes]]:
     """Return the client's headers without Anthropic's own, its key moved to `authorization`."""
     key = header(request.headers, b"x-api-key")
-    kept = without(request.headers, *_CLIENTS_OWN)
-    if key and header(kept, b"authorization") is None:
-        kept.append((b"authorization", f"Bearer {key}".encode("latin-1")))
-    return kept
+    headers = without(request.headers, *_CLIENTS_OWN)
+    if key and header(headers, b"authorization") is None:
+        headers.append((b"authorization", f"Bearer {key}".encode("latin-1")))
+    return headers
 
 
 def _to_chat(body: Json) -> tuple[Json, dict[str, str]]:
@@ -113,17 +113,17 @@ def _to_chat(body: Json) -> tuple[Json, dict[str, str]]:
     Returns (fields, the tools' real names by the shorter ones that OpenAI's limit requires). Raises
     BadRequestError for a field without a counterpart, and for what litellm cannot convert.
     """
-    given = {key: value for key, value in body.items() if value is not None}
-    for name in given:
+    members = {key: value for key, value in body.items() if value is not None}
+    for name in members:
         if name not in _TRANSLATED | _LEFT_OUT:
             text = f"'{name}' cannot be translated for this upstream"
             raise BadRequestError(text, param=name, code="unsupported_parameter")
-    if not isinstance(given.get("model"), str):
+    if not isinstance(members.get("model"), str):
         raise BadRequestError("the body names no model", param="model")
-    _check_messages(given.get("messages"))
-    wanted = {key: value for key, value in given.items() if key in _TRANSLATED}
+    _check_messages(members.get("messages"))
+    translated = {key: value for key, value in members.items() if key in _TRANSLATED}
     try:
-        fields, names = _adapter().translate_completion_input_params_with_tool_mapping(wanted)
+        fields, names = _adapter().translate_completion_input_params_with_tool_mapping(translated)
     except _UNREADABLE as error:
         text = f"the request cannot be translated for this upstream ({type(error).__name__})"
         raise BadRequestError(text, code="translation_failed") from error
@@ -150,8 +150,12 @@ def _check_messages(messages: Any) -> None:
 async def _error_reply(reply: UpstreamReply) -> UpstreamReply:
     """Convert a reply with an error in OpenAI's envelope to one with Anthropic's."""
     body = json_object(await _whole(reply)) or {}
-    told = body.get("error")
-    error = told if isinstance(told, dict) else {"message": f"upstream answered {reply.status}"}
+    upstream_error = body.get("error")
+    error = (
+        upstream_error
+        if isinstance(upstream_error, dict)
+        else {"message": f"upstream answered {reply.status}"}
+    )
     return _reply(reply, _error(reply.status, error))
 
 
@@ -185,11 +189,11 @@ def _readable(completion: Json) -> Json:
     litellm might fail on them. Without a usage it gets one of 0 tokens.
     """
     choices = [
-        {**choice, "message": {k: v for k, v in choice["message"].items() if k in _SAID}}
+        {**choice, "message": {k: v for k, v in choice["message"].items() if k in _MESSAGE_FIELDS}}
         for choice in completion["choices"]
     ]
-    kept = {name: completion[name] for name in _TOLD if completion.get(name) is not None}
-    return {"usage": _NO_USAGE, **kept, "choices": choices}
+    fields = {name: completion[name] for name in _REPLY_FIELDS if completion.get(name) is not None}
+    return {"usage": _NO_USAGE, **fields, "choices": choices}
 
 
 def _translation_error(error: Exception) -> UpstreamBrokenError:
@@ -327,8 +331,8 @@ async def _responses(
     is_finished = False
     chunk = first
     while chunk is not None:
-        if told := chunk.get("error"):
-            raise _SentError(told if isinstance(told, dict) else {"message": told})
+        if error := chunk.get("error"):
+            raise _SentError(error if isinstance(error, dict) else {"message": error})
         choices = chunk.get("choices") or []
         is_finished = is_finished or any(c.get("finish_reason") for c in choices)
         yield make(**chunk)

@@ -22,7 +22,7 @@ from proxy.http.wire.json_splice import json_object
 from proxy.http.wire.sse import DONE, EventReader, event_bytes
 from proxy.http.wire.upstream import UpstreamReply
 from proxy.upstreams.translation.errors import (
-    broken_off,
+    broken_stream_error,
     error_answer,
     json_reply,
     kept_headers,
@@ -52,7 +52,7 @@ def last_response(responses: list[httpx.Response], wants: Wants) -> httpx.Respon
 
 
 # Answers in upstream's own bytes
-def own_words(responses: list[httpx.Response], wants: Wants) -> httpx.Response | None:
+def usable_response(responses: list[httpx.Response], wants: Wants) -> httpx.Response | None:
     """Return the last response if its own bytes can be the reply.
 
     It must answer a chat completion, and litellm may not have consumed its stream. Returns None for
@@ -61,13 +61,13 @@ def own_words(responses: list[httpx.Response], wants: Wants) -> httpx.Response |
     response = responses[-1] if responses else None
     if response is None or not response.url.path.endswith("/chat/completions"):
         return None  # litellm calls some models at other paths, in another format
-    if not response.is_success or _has_more_than_asked(response.request, wants):
+    if not response.is_success or _is_extended(response.request, wants):
         return None
     is_unread = not response.is_stream_consumed and not response.is_closed
     return response if (is_unread if wants.is_stream else _is_whole(response)) else None
 
 
-def _has_more_than_asked(request: httpx.Request, wants: Wants) -> bool:
+def _is_extended(request: httpx.Request, wants: Wants) -> bool:
     """Return whether litellm has added to a request what only it can remove from the answer.
 
     That is a tool in place of `response_format`, or a stream's usage that the client did not ask
@@ -155,7 +155,7 @@ async def _own_events(response: httpx.Response) -> AsyncGenerator[tuple[bytes, s
                 if event.data and _is_error(event.data):
                     return
     except Exception as error:
-        raise broken_off(error) from error
+        raise broken_stream_error(error) from error
     if rest := reader.rest():
         yield rest, None
 
@@ -182,8 +182,8 @@ async def translated_reply(
 
 def _headers(answer: Any, responses: list[httpx.Response]) -> Headers:
     """Return the useful header fields of upstream's last response, or those that litellm kept."""
-    told = answer._hidden_params.get("additional_headers") or {}
-    return kept_headers(responses[-1].headers if responses else told)
+    fields = answer._hidden_params.get("additional_headers") or {}
+    return kept_headers(responses[-1].headers if responses else fields)
 
 
 def _dump_answer(answer: Any) -> Json:
@@ -195,8 +195,8 @@ def _dump_answer(answer: Any) -> Json:
     for choice in dumped["choices"]:
         message = choice.get("message", choice.get("delta"))
         for owner in (choice, message):
-            given = owner.pop("provider_specific_fields", None) or {}
-            if fields := {name: value for name, value in given.items() if value is not None}:
+            extra = owner.pop("provider_specific_fields", None) or {}
+            if fields := {name: value for name, value in extra.items() if value is not None}:
                 owner["provider_specific_fields"] = fields
         choice.setdefault("logprobs", None)
         choice.setdefault("finish_reason", None)
@@ -267,7 +267,7 @@ async def _events(stream: Any, first: Any, *, has_usage: bool) -> AsyncGenerator
         except UpstreamError:
             raise
         except Exception as error:
-            raise broken_off(error) from error
+            raise broken_stream_error(error) from error
     yield event_bytes(DONE.encode())
 
 

@@ -9,7 +9,7 @@ import pytest
 import calibrator
 from policies import Facts, InvalidDocumentError, Policy, decide, explain, parse_policy, stream_mode
 from policies.conditions.findings import ACTS, BASES
-from policies.trying.heard import without_opinions, without_signals
+from policies.trying.known_facts import without_opinions, without_signals
 from policies.trying.linting import lint
 from policies.trying.possible import possible_decisions
 

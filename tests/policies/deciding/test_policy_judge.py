@@ -11,7 +11,7 @@ import pytest
 from policies import Facts, InvalidDocumentError, Judge, Policy, json_schema, parse_policy
 from policies.conditions.conditions import When
 from policies.conditions.confidence import Band
-from policies.trying.heard import facts_known_to
+from policies.trying.known_facts import facts_known_to
 from policies.trying.recorded import facts_as_values, facts_from_values
 from policies.trying.replays import Exchange, replay
 

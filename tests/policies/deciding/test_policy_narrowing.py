@@ -7,7 +7,7 @@ import random
 import pytest
 
 from policies import Facts, Policy, ToolCall, decide, parse_policy
-from policies.deciding.narrowing import MANY_RULES, RuleCache
+from policies.deciding.rules import MANY_RULES, RuleCache
 
 TEAMS, MODELS, TOOLS = ("support", "sales", None), ("gpt-5", "kimi-3", "m"), ("refund", "db.drop")
 WHENS = (

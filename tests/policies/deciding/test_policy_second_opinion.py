@@ -12,8 +12,8 @@ from policies.conditions.conditions import When
 from policies.conditions.confidence import Band
 from policies.conditions.globs import Globs
 from policies.deciding.policy import with_certificate
-from policies.deciding.second_opinion import around
-from policies.trying.heard import facts_known_to
+from policies.deciding.second_opinion import bands_around
+from policies.trying.known_facts import facts_known_to
 from policies.trying.recorded import facts_as_values, facts_from_values
 from policies.trying.replays import Exchange
 
@@ -93,11 +93,11 @@ def test_near_threshold_needs_a_threshold() -> None:
 
 def test_bands_lie_around_thresholds() -> None:
     """In log-odds, from 1.8 below to 0.9 above; those that touch are one."""
-    [band] = around([0.5])
+    [band] = bands_around([0.5])
     assert math.log(band.low / (1 - band.low)) == pytest.approx(-1.8, abs=0.05)
     assert math.log(band.high / (1 - band.high)) == pytest.approx(0.9, abs=0.05)
-    assert len(around([0.5, 0.6])) == 1
-    assert len(around([0.02, 0.95])) == 2
+    assert len(bands_around([0.5, 0.6])) == 1
+    assert len(bands_around([0.02, 0.95])) == 2
 
 
 def test_a_certified_threshold_moves_the_band() -> None:
@@ -149,7 +149,7 @@ def test_replay_knows_what_was_heard() -> None:
     found = replay(asking, EXCHANGES, before=plain)
     assert found.before is not None
     assert (found.after.delivered, found.before.delivered) == (2, 2)
-    assert (found.after.opinions, found.after.unheard, found.after.delivered_alone) == (2, 0, 2)
+    assert (found.after.opinions, found.after.unanswered, found.after.delivered_alone) == (2, 0, 2)
     assert (found.after.errors.wrong, found.before.errors.wrong) == (0, 1)
     assert "second opinions about 2 replies (0.50 calls a reply)" in str(found)
 
@@ -159,7 +159,7 @@ def test_replay_says_where_nobody_was_asked() -> None:
     found = replay(
         policy("{from: b, n: 2}", UNSURE, more="costs: {second_opinion: 0.5}\n"), EXCHANGES
     )
-    assert (found.after.opinions, found.after.unheard, found.after.cost) == (4, 2, 4.0)
+    assert (found.after.opinions, found.after.unanswered, found.after.cost) == (4, 2, 4.0)
     assert "what they say about 2 is not known" in str(found)
 
 

@@ -253,7 +253,7 @@ def test_a_client_that_is_gone_before_the_last_words_is_no_fault() -> None:
     protocol.outlet = Outlet(protocol.transport, Bursts())
     protocol.flow = cast(Any, SimpleNamespace(resume_reading=lambda: None))
     protocol.loop = asyncio.new_event_loop()
-    protocol._say(b"HTTP/1.1 400 \r\n\r\n")
+    protocol._send_last_reply(b"HTTP/1.1 400 \r\n\r\n")
     protocol.loop.close()
     assert protocol.transport.is_closed
 

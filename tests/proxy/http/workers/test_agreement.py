@@ -10,32 +10,32 @@ from proxy.http.workers.supervisor import OTHER_FILES, TOO_LATE, Agreement
 def test_all_have_to_prepare_the_same() -> None:
     """It is agreed on once the last one has prepared it; foreign votes do not count."""
     agreement = Agreement(2, "digest", [0, 1])
-    agreement.hear(0, "digest")
-    agreement.hear(7, None, ["nobody asked"])
+    agreement.note_vote(0, "digest")
+    agreement.note_vote(7, None, ["nobody asked"])
     assert agreement.outcome == "pending"
-    agreement.hear(1, "digest")
+    agreement.note_vote(1, "digest")
     assert agreement.outcome == "agreed"
 
 
 def test_one_that_cannot_stops_all() -> None:
     """Its reason is what all are told."""
     agreement = Agreement(2, "digest", [0, 1])
-    agreement.hear(0, None, ["proxy.yaml:3: no"])
-    agreement.hear(1, "digest")
+    agreement.note_vote(0, None, ["proxy.yaml:3: no"])
+    agreement.note_vote(1, "digest")
     assert (agreement.outcome, agreement.problems) == ("refused", ("proxy.yaml:3: no",))
     assert not agreement.read_again
 
 
 def test_files_that_change_meanwhile_are_read_again() -> None:
     agreement = Agreement(2, "digest", [0])
-    agreement.hear(0, "another")
+    agreement.note_vote(0, "another")
     assert (agreement.outcome, agreement.problems) == ("refused", (OTHER_FILES,))
     assert agreement.read_again
 
 
 def test_one_that_dies_is_not_waited_for() -> None:
     agreement = Agreement(2, "digest", [0, 1])
-    agreement.hear(0, "digest")
+    agreement.note_vote(0, "digest")
     agreement.leave(1)
     assert agreement.outcome == "agreed"
 

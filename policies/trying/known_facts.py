@@ -20,12 +20,12 @@ from policies.deciding.policy import Policy
 class KnownFacts:
     """The facts of a reply as a policy would have had them.
 
-    `is_asked` says whether the policy asks others about it, and `is_known` is False where it asks
-    and the record lacks their answers. The other two fields are the same for a judge.
+    `asks_others` says whether the policy asks others about it, and `is_known` is False where it
+    asks and the record lacks their answers. The other two fields are the same for a judge.
     """
 
     facts: Facts
-    is_asked: bool = False
+    asks_others: bool = False
     is_known: bool = True
     is_judged: bool = False
     is_judgement_known: bool = True
@@ -38,16 +38,16 @@ def facts_known_to(policy: Policy, facts: Facts) -> KnownFacts:
     log-probabilities where the policy does not use these. With `Policy.ask`, opinions always count.
     """
     unaided = without_signals(facts)
-    alone, asking = without_opinions(unaided), policy.second_opinion
-    is_asked = asking is not None and asking.is_wanted(alone)
-    hears_anyway = policy.ask is not None  # it hears the less sure replies
-    before = unaided if is_asked or hears_anyway else alone
+    alone, second_opinion = without_opinions(unaided), policy.second_opinion
+    asks_others = second_opinion is not None and second_opinion.is_wanted(alone)
+    uses_opinions = policy.ask is not None  # the less sure replies count
+    before = unaided if asks_others or uses_opinions else alone
     is_judged = policy.judge is not None and policy.judge.is_wanted(before)
-    told = facts if before == unaided and (is_judged or policy.logprobs) else before
+    policy_facts = facts if before == unaided and (is_judged or policy.logprobs) else before
     return KnownFacts(
-        told,
-        is_asked,
-        is_known=not is_asked or facts.alone is not None,
+        policy_facts,
+        asks_others,
+        is_known=not asks_others or facts.alone is not None,
         is_judged=is_judged,
         is_judgement_known=not is_judged or facts.judged is not None,
     )
@@ -110,5 +110,5 @@ def judgements(found: Sequence[KnownFacts]) -> tuple[int, int]:
 
 def counts(found: Sequence[KnownFacts]) -> tuple[int, int]:
     """Return (replies about which others are asked, those of them whose answers are unknown)."""
-    asked = [each for each in found if each.is_asked]
-    return len(asked), sum(not each.is_known for each in asked)
+    replies = [each for each in found if each.asks_others]
+    return len(replies), sum(not each.is_known for each in replies)
