@@ -15,9 +15,11 @@ from calibrator.readers.evidence.computed.basics.verdict import (
     Verdict,
 )
 from calibrator.readers.evidence.computed.structured.json_days import fault_of_days
-from calibrator.readers.evidence.computed.structured.json_labels import fault_of_labels
+from calibrator.readers.evidence.computed.structured.json_key_faults import (
+    fault_of_labels,
+    fault_of_remarks,
+)
 from calibrator.readers.evidence.computed.structured.json_relations import fault_of_relations
-from calibrator.readers.evidence.computed.structured.json_remarks import fault_of_remarks
 from calibrator.readers.evidence.computed.structured.json_requests import (
     JsonRequest,
     read_request,
