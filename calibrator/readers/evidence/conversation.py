@@ -97,8 +97,8 @@ def read_conversation(messages: Sequence[Any], request: str = "") -> Conversatio
     if last is None:
         return Conversation(request, "\n\n".join(rules), tuple(turns), tuple(results), is_complete)
     earlier = (*turns[:last], *turns[last + 1 :])
-    asked = turns[last].text
-    return Conversation(asked, "\n\n".join(rules), earlier, tuple(results), is_complete)
+    last_text = turns[last].text
+    return Conversation(last_text, "\n\n".join(rules), earlier, tuple(results), is_complete)
 
 
 def _text(message: Any) -> tuple[str, bool]:

@@ -152,16 +152,16 @@ def read_request(conversation: Conversation, *, has_tools: bool = False) -> Task
 
     `has_tools` says whether tools were offered with the request.
     """
-    asked = conversation.request
-    text = asked[: HEAD + TAIL].strip()
-    if len(asked) > HEAD + TAIL:
-        text = f"{asked[:HEAD].strip()}\n{asked[-TAIL:].strip()}"
+    request = conversation.request
+    text = request[: HEAD + TAIL].strip()
+    if len(request) > HEAD + TAIL:
+        text = f"{request[:HEAD].strip()}\n{request[-TAIL:].strip()}"
     last = text[text.rfind("\n\n") + 2 :] if "\n\n" in text else ""
     words = _words(text[:360])
     return TaskRequest(
         text=text,
-        length=len(asked),
-        lines=asked.count("\n", 0, COUNTED) + 1,
+        length=len(request),
+        lines=request.count("\n", 0, COUNTED) + 1,
         head=words[:HEAD_WORDS],
         tail=(words if len(text) <= 180 else _words(text[-180:]))[-TAIL_WORDS:],
         last=_words(last[:60])[:6],

@@ -33,7 +33,7 @@ from calibrator.features.trees import Trees
 from calibrator.features.weights import arrays_under
 from calibrator.readers.inspection.relevance import COSINES, Pieces, relevance
 from calibrator.readers.inspection.wanted import wanted_kinds
-from calibrator.readers.inspection.working import NUMBER_SAID, OPTION_NAMED, working_traits
+from calibrator.readers.inspection.working import NUMBER_STATED, OPTION_NAMED, working_traits
 from calibrator.recalibration.curves import probability
 
 Floats = NDArray[np.float32]
@@ -108,7 +108,7 @@ CHECKS = (
         "number",
         "the final number is not what the working arrives at",
         ("last number", "working", "arrival"),
-        _OF_WORKING + NUMBER_SAID,
+        _OF_WORKING + NUMBER_STATED,
     ),
     Check(
         "option",
@@ -179,9 +179,9 @@ class Inspector:
         """
         found = Inspection(np.ones(len(seen)), [()] * len(seen), np.zeros(len(seen)))
         is_long = (seen[:, _LENGTH] > _LONG).tolist()
-        for at, said in enumerate(self.check_odds(seen).T.tolist()):
+        for at, row in enumerate(self.check_odds(seen).T.tolist()):
             in_order, evidence = 1.0, 0.0
-            for check, counts, odds in zip(self.checks, self.counts, said, strict=True):
+            for check, counts, odds in zip(self.checks, self.counts, row, strict=True):
                 if math.isnan(odds):
                     continue
                 checked = probability(counts.slope * odds + counts.prior)

@@ -117,22 +117,29 @@ def _pieces_in_common(
             found[of_pieces] = _compared_by_kernel(question_ids, answer_ids, pieces)
         if not near % (1 << OF_MEANS):
             return found
-    asked, said = _TextSide(question_ids, pieces), _TextSide(answer_ids, pieces)
-    end_asked, end_said = asked.part(asked.kept[-END:]), said.part(said.kept[-END:])
-    start_said = said.part(said.kept[:END])
-    is_shared = asked.has.take(said.ids)
-    at_end = _mark(asked.kept[-END:], pieces).take(said.ids)
-    both = said.rarity[is_shared]
+    question, answer = _TextSide(question_ids, pieces), _TextSide(answer_ids, pieces)
+    end_of_question, end_of_answer = (
+        question.part(question.kept[-END:]),
+        answer.part(answer.kept[-END:]),
+    )
+    start_of_answer = answer.part(answer.kept[:END])
+    is_shared = question.has.take(answer.ids)
+    at_end = _mark(question.kept[-END:], pieces).take(answer.ids)
+    both = answer.rarity[is_shared]
     return [
-        *_shares(both, asked.all, said.all),
-        *_strongest_shared(both, said.rarity),
-        *_shares(said.rarity[at_end], end_asked, said.all),
-        *_shares(said.rarity[is_shared & end_said.places], asked.all, end_said),
-        *_shares(said.rarity[is_shared & start_said.places], asked.all, start_said),
+        *_shares(both, question.all, answer.all),
+        *_strongest_shared(both, answer.rarity),
+        *_shares(answer.rarity[at_end], end_of_question, answer.all),
+        *_shares(answer.rarity[is_shared & end_of_answer.places], question.all, end_of_answer),
+        *_shares(answer.rarity[is_shared & start_of_answer.places], question.all, start_of_answer),
         *_meaning_traits(
-            asked, said, (asked.all.places, end_asked.places), is_shared, end_said.places
+            question,
+            answer,
+            (question.all.places, end_of_question.places),
+            is_shared,
+            end_of_answer.places,
         ),
-        _copied_share(asked.kept, said.kept),
+        _copied_share(question.kept, answer.kept),
     ]
 
 
@@ -208,20 +215,20 @@ def _two_ends(text: str) -> str:
     return text if len(text) <= 2 * _LOOK else text[:_LOOK] + text[-_LOOK:]
 
 
-def _shares(both: Floats, asked: _PiecePart, said: _PiecePart) -> list[float]:
+def _shares(both: Floats, question: _PiecePart, answer: _PiecePart) -> list[float]:
     """Return the shares of the reply's and of the question's rarity in common, and their cosine.
 
     `both` are the rarities of the shared pieces.
     """
     shared = float(_sum(both))
     return [
-        shared / max(1e-6, float(said.total)),
-        shared / max(1e-6, float(asked.total)),
-        float(_sum(both * both)) / max(1e-6, float(np.sqrt(said.squared * asked.squared))),
+        shared / max(1e-6, float(answer.total)),
+        shared / max(1e-6, float(question.total)),
+        float(_sum(both * both)) / max(1e-6, float(np.sqrt(answer.squared * question.squared))),
     ]
 
 
-def _strongest_shared(both: Floats, said: Floats) -> list[float]:
+def _strongest_shared(both: Floats, answer: Floats) -> list[float]:
     """Return four rarities in common, from those of the shared and the reply's pieces.
 
     These are the rarest shared piece, the sum of the three rarest, the log of one plus the
@@ -232,45 +239,45 @@ def _strongest_shared(both: Floats, said: Floats) -> list[float]:
         float(ordered[-1]) if len(both) else 0.0,
         float(_sum(ordered[-3:])),
         math.log1p(len(both)),
-        float(said.max(initial=0)),
+        float(answer.max(initial=0)),
     ]
 
 
 def _meaning_traits(
-    asked: _TextSide,
-    said: _TextSide,
-    of_asked: tuple[NDArray[np.bool_], NDArray[np.bool_]],
+    question: _TextSide,
+    answer: _TextSide,
+    of_question: tuple[NDArray[np.bool_], NDArray[np.bool_]],
     is_shared: NDArray[np.bool_],
-    end_said: NDArray[np.bool_],
+    end_of_answer: NDArray[np.bool_],
 ) -> list[float]:
     """Return five cosines of means and five comparisons of single pieces.
 
-    `of_asked` are masks of the question's pieces and of its end's, `end_said` is that of the
-    reply's end. Two of the cosines are with the pieces of the reply that the question does not
-    have. Zeros if a side has no pieces.
+    `of_question` are masks of the question's pieces and of its end's, `end_of_answer` is that of
+    the reply's end. Two of the cosines are with the pieces of the reply that the question does
+    not have. Zeros if a side has no pieces.
     """
-    if not len(asked.ids) or not len(said.ids):
+    if not len(question.ids) or not len(answer.ids):
         return [0.0] * 10
-    asks, asks_at_end = asked.means(*of_asked)
-    says, says_at_end, adds = said.means(said.all.places, end_said, ~is_shared)
+    asks, asks_at_end = question.means(*of_question)
+    says, says_at_end, adds = answer.means(answer.all.places, end_of_answer, ~is_shared)
     return [
         _cosine(asks, says),
         _cosine(asks_at_end, says),
         _cosine(asks, says_at_end),
         _cosine(asks, adds),
         _cosine(asks_at_end, adds),
-        *_compare_rarest(asked.ids, said.ids, asked.pieces),
+        *_compare_rarest(question.ids, answer.ids, question.pieces),
     ]
 
 
-def _compare_rarest(asked: Whole, said: Whole, pieces: Pieces) -> list[float]:
+def _compare_rarest(question_ids: Whole, answer_ids: Whole, pieces: Pieces) -> list[float]:
     """Return five numbers: how near the rarest pieces of each side are to the other's.
 
     These are the means over both sides' nearest cosines, weighted by rarity, the largest cosine
     of different pieces and the mean of the three largest, and the mean of the reply's lower
     half.
     """
-    first, second = _rarest_pieces(asked, pieces), _rarest_pieces(said, pieces)
+    first, second = _rarest_pieces(question_ids, pieces), _rarest_pieces(answer_ids, pieces)
     alike = pieces.vectors(first) @ pieces.vectors(second).T  # (n, m)
     other = np.where(first[:, None] == second, np.float32(-1), alike)
     of_first, of_second = pieces.rarity.take(first), pieces.rarity.take(second)
@@ -291,11 +298,11 @@ def _compared_by_kernel(
     kernel, held = pieces.kernel, pieces.held
     assert kernel is not None
     sides = [kernel.rarest(held, ids) for ids in (question_ids, answer_ids)]
-    asked, said = (np.frombuffer(ids, np.int32) for ids, _ in sides)
+    question, answer = (np.frombuffer(ids, np.int32) for ids, _ in sides)
     first, second = (
         np.frombuffer(each, np.float32).reshape(-1, pieces.table.shape[1]) for _, each in sides
     )
-    found: list[float] = kernel.compared(held, asked, said, first @ second.T)
+    found: list[float] = kernel.compared(held, question, answer, first @ second.T)
     return found
 
 
@@ -304,22 +311,24 @@ def _rarest_pieces(ids: Whole, pieces: Pieces) -> Whole:
     return ids[np.argsort(-pieces.rarity.take(ids), kind="stable")[:STRONGEST]]
 
 
-def _cosine(asked: tuple[Floats, np.float32, bool], said: tuple[Floats, np.float32, bool]) -> float:
+def _cosine(
+    question: tuple[Floats, np.float32, bool], answer: tuple[Floats, np.float32, bool]
+) -> float:
     """Return the cosine of two results of `_TextSide.means`; 0.0 if a part has no pieces."""
-    if not asked[2] or not said[2]:
+    if not question[2] or not answer[2]:
         return 0.0
-    return float(asked[0] @ said[0]) / max(1e-6, float(asked[1] * said[1]))
+    return float(question[0] @ answer[0]) / max(1e-6, float(question[1] * answer[1]))
 
 
-def _copied_share(asked: Sequence[int], said: Sequence[int]) -> float:
+def _copied_share(question: Sequence[int], answer: Sequence[int]) -> float:
     """Return the share of the reply's runs of four pieces that the question has too.
 
     0.0 if a text has fewer than four pieces.
     """
-    if len(said) < COPY or len(asked) < COPY:
+    if len(answer) < COPY or len(question) < COPY:
         return 0.0
-    held = set(_runs(asked))
-    return sum(map(held.__contains__, _runs(said))) / (len(said) - COPY + 1)
+    held = set(_runs(question))
+    return sum(map(held.__contains__, _runs(answer))) / (len(answer) - COPY + 1)
 
 
 def _runs(ids: Sequence[int]) -> Iterator[tuple[int, ...]]:
@@ -334,14 +343,15 @@ def _numbers(question: str, answer: str) -> list[float]:
     of the reply's that the question has, the log of one plus the shared long ones (two digits
     or more), and the share of the question's long ones that are missing.
     """
-    asked, said = _numbers_in(question), _numbers_in(answer)
-    both = asked & said
+    question_numbers, answer_numbers = _numbers_in(question), _numbers_in(answer)
+    both = question_numbers & answer_numbers
     large = {each for each in both if len(each) > 1}
     return [
-        len(both) / len(asked) if asked else -1.0,
-        len(both) / len(said) if said else -1.0,
+        len(both) / len(question_numbers) if question_numbers else -1.0,
+        len(both) / len(answer_numbers) if answer_numbers else -1.0,
         math.log1p(len(large)),
-        len({each for each in asked if len(each) > 1} - said) / max(1, len(asked)),
+        len({each for each in question_numbers if len(each) > 1} - answer_numbers)
+        / max(1, len(question_numbers)),
     ]
 
 
@@ -357,13 +367,13 @@ def _scripts(question: str, answer: str) -> list[float]:
     the shares of the reply's and of the question's beginnings of words that both have.
     """
     shares = [beyond_ascii(text) / max(1, len(text)) for text in (question, answer)]
-    asked, said, both = _beginnings(reading_of(question), reading_of(answer))
+    in_question, in_answer, both = _beginnings(reading_of(question), reading_of(answer))
     return [
         shares[0],
         shares[1],
         abs(shares[0] - shares[1]),
-        both / max(1, said),
-        both / max(1, asked),
+        both / max(1, in_answer),
+        both / max(1, in_question),
     ]
 
 
@@ -372,5 +382,5 @@ def _beginnings(question: PreparedText, answer: PreparedText) -> tuple[int, int,
     if question.kernel is not None and (kernel := answer.kernel) is not None:
         found: tuple[int, int, int] = kernel.beginnings(question.lower, answer.lower)
         return found
-    asked, said = question.beginnings, answer.beginnings
-    return len(asked), len(said), len(asked & said)
+    of_question, of_answer = question.beginnings, answer.beginnings
+    return len(of_question), len(of_answer), len(of_question & of_answer)

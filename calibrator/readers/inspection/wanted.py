@@ -66,36 +66,36 @@ _LETTER_FIRST = re.compile(r"\W*\(?[A-J]\b[).:]", re.IGNORECASE)
 _LETTER = compile_sought(r"\b[A-J]\b\W*$|answer is \(?[A-J]\b", parts=("answer is",))
 
 
-def _is_yes_or_no(asked: PreparedText) -> bool:
+def _is_yes_or_no(question: PreparedText) -> bool:
     """Return whether the question can be answered with yes or no: `Is it raining?`."""
-    return _YES_OR_NO.match(asked.text) is not None or _asks_on(asked)
+    return _YES_OR_NO.match(question.text) is not None or _asks_on(question)
 
 
-def _asks_on(asked: PreparedText) -> bool:
+def _asks_on(question: PreparedText) -> bool:
     """Return whether a later sentence asks for yes or no: `It is late. Do we stop?`.
 
     This is where `_ASKS_ON` matches; it can only match between two full stops, which keeps the
     search linear.
     """
-    if "?" not in asked.text or not _ASKS_ON.may_be_in(asked):
+    if "?" not in question.text or not _ASKS_ON.may_be_in(question):
         return False
-    end = asked.text.rfind("?")
+    end = question.text.rfind("?")
     while end >= 0:
-        start = max(0, asked.text.rfind(".", 0, end))
-        if _ASKS_ON.pattern.search(asked.text, start, end + 1):
+        start = max(0, question.text.rfind(".", 0, end))
+        if _ASKS_ON.pattern.search(question.text, start, end + 1):
             return True
-        end = asked.text.rfind("?", 0, start)
+        end = question.text.rfind("?", 0, start)
     return False
 
 
-def _asks_sum(asked: PreparedText) -> bool:
+def _asks_sum(question: PreparedText) -> bool:
     """Return whether the question has a dollar sign or a word such as `calculate`."""
-    return "$" in asked.text or _SUM.is_in(asked)
+    return "$" in question.text or _SUM.is_in(question)
 
 
-def _lists_options(asked: PreparedText) -> bool:
+def _lists_options(question: PreparedText) -> bool:
     """Return whether a line of the question begins an option, such as `B) Paris`."""
-    return asked.may_list_options and any(True for _ in at_lines(_OPTION, asked.text))
+    return question.may_list_options and any(True for _ in at_lines(_OPTION, question.text))
 
 
 def _has_chinese(reading: PreparedText) -> bool:
@@ -116,48 +116,48 @@ def _is_word(character: str) -> bool:
     return character.isalnum() or character == "_"
 
 
-def _is_person(said: PreparedText) -> bool:
+def _is_person(answer: PreparedText) -> bool:
     """Return whether a text has a name of two capitalised words, such as `Ada Lovelace`."""
-    return _TWO_CAPITALS.may_be_in(said.text) and _at_word(_PERSON, said.text)
+    return _TWO_CAPITALS.may_be_in(answer.text) and _at_word(_PERSON, answer.text)
 
 
-def _is_year(said: PreparedText) -> bool:
+def _is_year(answer: PreparedText) -> bool:
     """Return whether a text has a year from 1000 to 2099."""
-    return _FOUR_DIGITS.may_be_in(said.text) and _at_word(_YEAR, said.text)
+    return _FOUR_DIGITS.may_be_in(answer.text) and _at_word(_YEAR, answer.text)
 
 
-def _is_amount(said: PreparedText) -> bool:
+def _is_amount(answer: PreparedText) -> bool:
     """Return whether a text has a number with a unit or a currency: `5 km`, `$3`."""
-    if not said.digits:
+    if not answer.digits:
         return False
-    has_unit = _DIGIT_AND_UNIT.may_be_in(said.text) and _AMOUNT.search(said.text)
-    return bool(has_unit) or _PRICE.is_in(said)
+    has_unit = _DIGIT_AND_UNIT.may_be_in(answer.text) and _AMOUNT.search(answer.text)
+    return bool(has_unit) or _PRICE.is_in(answer)
 
 
-def _is_letter(said: PreparedText) -> bool:
+def _is_letter(answer: PreparedText) -> bool:
     """Return whether a letter A to J ends or begins the text or is called the answer: `(B)`.
 
     At the end it may stand alone in either case; at the beginning it needs a bracket, full stop
     or colon behind it.
     """
-    if said.is_odd or "answer is" in said.lower:
-        is_said = _LETTER.is_in(said)
+    if answer.is_odd or "answer is" in answer.lower:
+        is_stated = _LETTER.is_in(answer)
     else:
-        end = len(said.text)
-        while end and not _is_word(said.text[end - 1]):
+        end = len(answer.text)
+        while end and not _is_word(answer.text[end - 1]):
             end -= 1
-        is_alone = end == 1 or (end > 1 and not _is_word(said.text[end - 2]))
-        is_said = is_alone and "a" <= said.text[end - 1].lower() <= "j"
-    return is_said or _LETTER_FIRST.match(said.text) is not None
+        is_alone = end == 1 or (end > 1 and not _is_word(answer.text[end - 2]))
+        is_stated = is_alone and "a" <= answer.text[end - 1].lower() <= "j"
+    return is_stated or _LETTER_FIRST.match(answer.text) is not None
 
 
-def _is_call(said: PreparedText) -> bool:
+def _is_call(answer: PreparedText) -> bool:
     """Return whether a text has a call with a named argument, such as `find(name="x")`.
 
     A letter, digit or underscore must precede the bracket, and an equals sign follow before it
     closes.
     """
-    text, at = said.text, said.text.find("(")
+    text, at = answer.text, answer.text.find("(")
     while at >= 0:
         equals, close = text.find("=", at), text.find(")", at)
         if equals < 0:
@@ -189,7 +189,7 @@ class _Tests:
         return [float(next(found) if test is None else test(reading)) for test in self._tests]
 
 
-_ASKED = _Tests(
+_QUESTION_TESTS = _Tests(
     compile_sought(r"\bwho\b|\bwhose\b|\bwhom\b|\bkdo\b", "who whose whom kdo"),
     compile_sought(
         r"\bwhen\b|\bwhat year\b|\bwhich year\b|\bwhat date\b|\bkter[ée]m roce\b|\bkdy\b|\bdatum\b",
@@ -214,19 +214,19 @@ _ASKED = _Tests(
     _lists_options,
     _has_chinese,
 )
-_SAID = _Tests(
+_ANSWER_TESTS = _Tests(
     _is_person,
     _is_year,
     compile_sought(rf"\b(?:{'|'.join(_MONTHS.split())})\b", _MONTHS),
-    lambda said: bool(said.digits),
+    lambda answer: bool(answer.digits),
     _is_amount,
-    lambda said: _SAYS_YES_OR_NO.match(said.text) is not None,
+    lambda answer: _SAYS_YES_OR_NO.match(answer.text) is not None,
     compile_sought(
         r"```|\bdef \w+\(|\breturn\b|#include|\bfn \w+",
         "return",
         ("```", "def ", "#include", "fn "),
     ),
-    lambda said: _JSON.match(said.text) is not None,
+    lambda answer: _JSON.match(answer.text) is not None,
     compile_sought(r"\\boxed|\\frac|\\\(|\$", parts=("\\boxed", "\\frac", "\\(", "$")),
     _is_letter,
     _is_call,
@@ -246,8 +246,8 @@ def wanted_kinds(question: str, answer: str) -> list[float]:
     A question may ask for a person, a date or an explanation; a reply may have a name, a year
     or code. The first and last 1,500 characters of each text are read.
     """
-    asked, said = reading_of(_two_ends(question)), reading_of(_two_ends(answer))
-    return [*_ASKED.run(asked), *_SAID.run(said)]
+    question_ends, answer_ends = reading_of(_two_ends(question)), reading_of(_two_ends(answer))
+    return [*_QUESTION_TESTS.run(question_ends), *_ANSWER_TESTS.run(answer_ends)]
 
 
 def _two_ends(text: str) -> str:

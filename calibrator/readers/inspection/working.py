@@ -39,7 +39,7 @@ _SIGNS = {
 _IGNORED = frozenset("$€£\\,'")
 MAX_CHARACTERS = 8_000  # characters of a reply that are read, from its two ends
 LEAST = 15  # characters of a sentence that is compared with its negation
-NUMBER_SAID, OPTION_NAMED = 4, 16  # columns that are 1 where a reply has a number, or an option
+NUMBER_STATED, OPTION_NAMED = 4, 16  # columns that are 1 where a reply has a number, or an option
 _NUMBER = re.compile(r"(?<![\w.,])-?\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\w)|(?<![\w.])-?\d+(?:\.\d+)?")
 _EQUALS = SoughtPattern(
     re.compile(r"(?:=|≈)\s*[$€£]?\s*(-?\d[\d,]*(?:\.\d+)?)(?![\d])"), parts=("=", "≈")
@@ -334,8 +334,8 @@ def _option_support(options: dict[str, str], reason: str) -> dict[str, float]:
     found = {}
     for letter, own in parts.items():
         weight = math.fsum(1 / held[part] for part in own)
-        said = math.fsum(1 / held[part] for part in own if part[:7] in reason)
-        found[letter] = said / weight if weight else 0.0
+        shared = math.fsum(1 / held[part] for part in own if part[:7] in reason)
+        found[letter] = shared / weight if weight else 0.0
     return found
 
 

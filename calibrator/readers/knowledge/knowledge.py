@@ -25,7 +25,7 @@ ENCODER = "encoder."
 MOST_CHARACTERS = 240  # characters of a question, and of a reply
 MOST_PIECES = 46  # pieces read of each text; the encoder's positions without its marks
 MOST_SENTENCES = 2
-MOST_ASKED = 1_024  # remembered questions, 2 kB each; then all are forgotten
+MOST_QUESTIONS = 1_024  # remembered questions, 2 kB each; then all are forgotten
 AT_ONCE = 1_024  # pieces that go through the encoder together
 SCALE_OF_VECTOR, SCALE_OF_PRODUCT = 4.0, 20.0  # bring the network's inputs to order 1
 LIMIT = 4.0  # the largest absolute log-odds
@@ -84,7 +84,9 @@ class Knowledge:
         self.gate, self.weights = own["gate"], own["weights"]  # (hidden + 1,), (3,)
         if not count or self.weights.shape != (3,):
             raise ValueError("knowledge of another shape")
-        self._asked: dict[tuple[int, ...], Floats] = {}  # mean states of the last questions
+        self._question_means: dict[
+            tuple[int, ...], Floats
+        ] = {}  # mean states of the last questions
 
     def shifts(
         self,
@@ -99,11 +101,11 @@ class Knowledge:
         """
         found = np.zeros(len(texts))
         read = {
-            at: (tuple(self.drop_unread(pieces[at][0])), said)
+            at: (tuple(self.drop_unread(pieces[at][0])), answer_pieces)
             for at, (question, answer) in enumerate(texts)
             if is_short(question, answer)
             and asks_for_fact(question)
-            and (said := self.drop_unread(pieces[at][1]))
+            and (answer_pieces := self.drop_unread(pieces[at][1]))
         }
         for at, vectors in zip(read, self.vectors([*read.values()]), strict=True):
             found[at] = self._shift(vectors)
@@ -120,16 +122,18 @@ class Knowledge:
         lacks. The means of new questions are remembered; at 1,024 questions all are
         forgotten.
         """
-        asked = {ids: known for ids, _ in pairs if (known := self._asked.get(ids)) is not None}
-        new = dict.fromkeys(ids for ids, _ in pairs if ids not in asked)
+        question_means = {
+            ids: known for ids, _ in pairs if (known := self._question_means.get(ids)) is not None
+        }
+        new = dict.fromkeys(ids for ids, _ in pairs if ids not in question_means)
         states = self._states([*new, *(answer for _, answer in pairs)])
         for ids, own in zip(new, states, strict=False):
-            if len(self._asked) >= MOST_ASKED:
-                self._asked = {}
-            asked[ids] = self._asked[ids] = own.mean(axis=0)
+            if len(self._question_means) >= MOST_QUESTIONS:
+                self._question_means = {}
+            question_means[ids] = self._question_means[ids] = own.mean(axis=0)
         return [
-            vectors_of(asked[question], said, question, answer, self.plain)
-            for (question, answer), said in zip(pairs, states[len(new) :], strict=True)
+            vectors_of(question_means[question], answer_states, question, answer, self.plain)
+            for (question, answer), answer_states in zip(pairs, states[len(new) :], strict=True)
         ]
 
     def _states(self, texts: Sequence[Sequence[int]]) -> list[Floats]:
@@ -203,21 +207,28 @@ def network_input(vectors: Floats) -> Floats:
 
 
 def vectors_of(
-    asked: Floats,
-    said: Floats,
+    question_mean: Floats,
+    answer_states: Floats,
     question: Sequence[int],
     answer: Sequence[int],
     plain: frozenset[int],
 ) -> Floats:
     """Return the vectors of question, answer and addition, (3, hidden), each of length 1.
 
-    `asked` is the mean of the states of the question's pieces, (hidden,), and `said` has the
-    states of the answer's, (T, hidden). `plain` are pieces without content. The addition is the
-    mean of the answer's pieces that have content and are not in the question; of all if there
-    are none. In a whole sentence these are the answer proper, in a short one all of it.
+    `question_mean` is the mean of the states of the question's pieces, (hidden,), and
+    `answer_states` has the states of the answer's, (T, hidden). `plain` are pieces without
+    content. The addition is the mean of the answer's pieces that have content and are not in the
+    question; of all if there are none. In a whole sentence these are the answer proper, in a
+    short one all of it.
     """
     known = plain.union(question)
     # The first state is that of a mark.
     at = [place for place, each in enumerate(answer, start=1) if each not in known]
-    means = np.stack([asked, said.mean(axis=0), (said[at] if at else said).mean(axis=0)])
+    means = np.stack(
+        [
+            question_mean,
+            answer_states.mean(axis=0),
+            (answer_states[at] if at else answer_states).mean(axis=0),
+        ]
+    )
     return np.asarray(means / np.linalg.norm(means, axis=1, keepdims=True))

@@ -96,20 +96,20 @@ def final_answer(question: str, reply: str, tool_use: ToolUse | None = None) -> 
     """
     if tool_use is not None and tool_use.has_calls:
         return _of_calls(calls_of_message(tool_use.message))
-    text, asked = reply[-LOOK:].strip(), question[-QUESTION_LOOK:]
+    text, question_tail = reply[-LOOK:].strip(), question[-QUESTION_LOOK:]
     if len(reply) <= MAX_CALLS_TEXT and (calls := calls_in_text(text)) is not None:
         return _of_calls(calls)
-    if offers_functions(asked):
+    if offers_functions(question_tail):
         return NOTHING if is_like_a_call(text) else _of_calls([])
-    words = new_words(asked, text)
-    if (letter := _option(asked, text)) is not None:
+    words = new_words(question_tail, text)
+    if (letter := _option(question_tail, text)) is not None:
         return FinalAnswer("option", letter, words=words)
     stated = _stated_answer(text)
-    if stated is not None and (found := _of_statement(asked, stated, words)) is not None:
+    if stated is not None and (found := _of_statement(question_tail, stated, words)) is not None:
         return found
-    if _ASKS_CLAIM.search(asked[-600:]) and (claim := _claim(text)) is not None:
+    if _ASKS_CLAIM.search(question_tail[-600:]) and (claim := _claim(text)) is not None:
         return FinalAnswer("claim", claim, words=words)
-    if _WANTS_NUMBER.search(asked[-600:]) and (value := _last_number(text)) is not None:
+    if _WANTS_NUMBER.search(question_tail[-600:]) and (value := _last_number(text)) is not None:
         return FinalAnswer("number", f"{value:.10g}", value, words)
     if words and len(_WORD.findall(text)) <= MAX_WORDS:
         return FinalAnswer("words", " ".join(sorted(words)), _only_number(text), words)
@@ -124,9 +124,9 @@ def _of_calls(calls: Sequence[CanonicalCall]) -> FinalAnswer:
 
 def new_words(question: str, reply: str) -> frozenset[str]:
     """Return the stems of a reply's words that are neither in its question nor common words."""
-    asked = {_stem(word) for word in _WORD.findall(question.lower())}
-    said = {_stem(word) for word in _WORD.findall(reply.lower()) if word not in _COMMON}
-    return frozenset(said - asked)
+    question_stems = {_stem(word) for word in _WORD.findall(question.lower())}
+    reply_stems = {_stem(word) for word in _WORD.findall(reply.lower()) if word not in _COMMON}
+    return frozenset(reply_stems - question_stems)
 
 
 def _stem(word: str) -> str:

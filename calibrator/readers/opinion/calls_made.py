@@ -132,12 +132,12 @@ def _calls_of_python(text: str) -> list[CanonicalCall] | None:
         if not isinstance(node, ast.Call):
             return None
         try:
-            given = {word.arg or "**": ast.literal_eval(word.value) for word in node.keywords}
-            given |= {str(at): ast.literal_eval(value) for at, value in enumerate(node.args)}
+            arguments = {word.arg or "**": ast.literal_eval(word.value) for word in node.keywords}
+            arguments |= {str(at): ast.literal_eval(value) for at, value in enumerate(node.args)}
         except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
             return None
-        is_one_mapping = list(given) == ["0"] and isinstance(given["0"], dict)
-        calls.append(_call(ast.unparse(node.func), given["0"] if is_one_mapping else given))
+        is_one_mapping = list(arguments) == ["0"] and isinstance(arguments["0"], dict)
+        calls.append(_call(ast.unparse(node.func), arguments["0"] if is_one_mapping else arguments))
     return sorted(calls) or None
 
 
@@ -146,15 +146,15 @@ def _call(name: Any, arguments: Any) -> CanonicalCall:
 
     `arguments` may be a dict, its JSON text, or anything else, which becomes the argument "".
     """
-    given = arguments
+    decoded = arguments
     if isinstance(arguments, str):
         try:
-            given = json.loads(arguments)
+            decoded = json.loads(arguments)
         except (ValueError, RecursionError):
-            given = arguments
-    if not isinstance(given, Mapping):
-        given = {"": given}
-    own = sorted((str(key), _canonical(value, 1)) for key, value in given.items())
+            decoded = arguments
+    if not isinstance(decoded, Mapping):
+        decoded = {"": decoded}
+    own = sorted((str(key), _canonical(value, 1)) for key, value in decoded.items())
     return CanonicalCall(re.sub(r"\W+", "_", str(name)).strip("_").lower(), tuple(own))
 
 

@@ -149,7 +149,7 @@ class Opinions:
         """Return the outcomes of the comparison with each of the others, in their order."""
         return [each.outcome for each in self.comparisons]
 
-    def can_be_told(self) -> bool:
+    def is_informative(self) -> bool:
         """Return whether it has a final answer and agrees with or differs from another reply."""
         return self.answer.kind != "none" and any(each != "untold" for each in self.outcomes())
 
@@ -243,10 +243,10 @@ def _largest_group(others: Sequence[Opinion]) -> list[Opinion]:
 _NOBODY = Opinion(FinalAnswer("none"), 0.0, 0, is_same_model=False)
 
 
-_UNTOLD = Opinions(0.0, 0.0, FinalAnswer("none"), 0, [_NOBODY])
+_EMPTY = Opinions(0.0, 0.0, FinalAnswer("none"), 0, [_NOBODY])
 
 
-EVIDENCE: Final = len(evidence(_UNTOLD))
+EVIDENCE: Final = len(evidence(_EMPTY))
 
 
-PLAIN: Final = len(plain_evidence(_UNTOLD))
+PLAIN: Final = len(plain_evidence(_EMPTY))

@@ -74,14 +74,14 @@ class OpinionReader:
         confidence as `alone`, and the outcomes as `compared`.
         """
         found = list(scores)
-        asked = [at for at, item in enumerate(items) if item.others]
-        if not asked:
+        chosen = [at for at, item in enumerate(items) if item.others]
+        if not chosen:
             return found
-        ids = self.word_pieces.encode([items[at].question for at in asked], self.layout)
+        ids = self.word_pieces.encode([items[at].question for at in chosen], self.layout)
         pieces = [np.unique(np.array(each, dtype=np.int32)) for each in ids]
-        replies = [self._opinions(items[at], scores[at].confidence) for at in asked]
+        replies = [self._opinions(items[at], scores[at].confidence) for at in chosen]
         odds = self.stage.odds(replies, self.forest.difficulty.meanings(pieces))
-        for at, reply, confidence in zip(asked, replies, sigmoid(odds).tolist(), strict=True):
+        for at, reply, confidence in zip(chosen, replies, sigmoid(odds).tolist(), strict=True):
             found[at] = replace(
                 scores[at],
                 score=confidence,
@@ -209,13 +209,15 @@ class SecondStage:
         if self.linear is not None:
             plain = np.array([plain_evidence(each) for each in replies]).reshape(-1, PLAIN)
             new = (new + self.linear.read(plain)) / 2
-        is_told = np.array([each.can_be_told() for each in replies])
+        is_informative = np.array([each.is_informative() for each in replies])
         agree, differ = (
             np.array([word in each.outcomes() for each in replies]) for word in ("agree", "differ")
         )
         new = np.where(differ & ~agree, np.minimum(new, own), new)
         new = np.where(agree & ~differ, np.maximum(new, own), new)
-        return np.asarray(own + np.where(is_told, self.trust.trust_in(meanings), 0.0) * (new - own))
+        return np.asarray(
+            own + np.where(is_informative, self.trust.trust_in(meanings), 0.0) * (new - own)
+        )
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> SecondStage | None:

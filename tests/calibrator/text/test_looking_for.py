@@ -17,7 +17,7 @@ from calibrator.text.stripping import _IN_FAVOUR
 SOUGHT = [
     _FINAL, _REFUSAL, _HEDGE, _IN_FAVOUR, wanted._ASKS_ON, wanted._SUM, wanted._PRICE,
     working.RESULT, working._EQUALS, working._NOT,
-    *wanted._ASKED.patterns, *wanted._SAID.patterns,
+    *wanted._QUESTION_TESTS.patterns, *wanted._ANSWER_TESTS.patterns,
 ]  # fmt: skip
 assert len(SOUGHT) > 20
 WORDS = sorted({word for each in SOUGHT for word in re.findall(r"\w+", each.pattern.pattern)})

@@ -229,7 +229,7 @@ class _ComparedReplies:
                 for each in chosen
             ],
         )
-        if reply.can_be_told():
+        if reply.is_informative():
             self.replies.append(reply)
             self.at.append(at)
 

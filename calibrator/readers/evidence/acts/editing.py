@@ -127,9 +127,11 @@ def find_added_number(
     if act.kind in _NO_EDIT or conversation.results or not _NO_ADDITIONS.search(wish):
         return None
     turns = [turn.text for turn in conversation.earlier]
-    said = "\n".join([conversation.rules, *turns, conversation.request])
-    own = {_plain_digits(each) for each in _NUMBER_IN_WORD.findall(said)}
-    words = {str(value) for word, value in TO_TWELVE.items() if re.search(rf"(?i)\b{word}\b", said)}
+    all_text = "\n".join([conversation.rules, *turns, conversation.request])
+    own = {_plain_digits(each) for each in _NUMBER_IN_WORD.findall(all_text)}
+    words = {
+        str(value) for word, value in TO_TWELVE.items() if re.search(rf"(?i)\b{word}\b", all_text)
+    }
     for number in _NUMBER_IN_WORD.findall(_without_list(act.body or reply)):
         if _plain_digits(number) and _plain_digits(number) not in own | words:
             return Finding(None, -2.0, f"adds {number}, which nobody named")

@@ -115,10 +115,10 @@ def find_wrong_age(
     turns 7` is not. None without a birthday, an age and an English sentence with "turns".
     """
     turns = [turn.text for turn in conversation.earlier if turn.role == "user"]
-    said = "\n".join([*turns, conversation.request])[-LOOK:]
-    if " turn" not in reply or not _BIRTHDAY.search(said):
+    user_text = "\n".join([*turns, conversation.request])[-LOOK:]
+    if " turn" not in reply or not _BIRTHDAY.search(user_text):
         return None
-    ages = {found["n"]: int(found["a"]) for found in _IS_OLD.finditer(said)}
+    ages = {found["n"]: int(found["a"]) for found in _IS_OLD.finditer(user_text)}
     for found in _TURNS.finditer(numbers.digits_for_words(reply[:LOOK])):
         age = ages.get(found["n"])
         if age is not None and int(found["a"]) != age + 1:
@@ -138,14 +138,14 @@ def check_shares(
     share.
     """
     turns = [turn.text for turn in conversation.earlier if turn.role == "user"]
-    said = numbers.digits_for_words("\n".join([*turns, conversation.request])[-LOOK:])
-    if not _SPLITS.search(said) or "owe" not in reply:
+    user_text = numbers.digits_for_words("\n".join([*turns, conversation.request])[-LOOK:])
+    if not _SPLITS.search(user_text) or "owe" not in reply:
         return None
     paid: dict[str, Fraction] = {}
-    for found in _PAID.finditer(said):
+    for found in _PAID.finditer(user_text):
         amount = Fraction(found["a"].replace(",", "")) if found["a"] else Fraction(0)
         paid[found["n"]] = paid.get(found["n"], Fraction(0)) + amount
-    group = _GROUP.search(said)
+    group = _GROUP.search(user_text)
     if len(paid) < 2 or (group and int(group["n"]) != len(paid)):
         return None
     share = sum(paid.values(), Fraction(0)) / len(paid)
@@ -158,9 +158,9 @@ def check_shares(
         if wanted <= 0:
             continue
         if abs(Fraction(found["a"].replace(",", "")) - wanted) > 1:
-            shown = numbers.number_text(wanted, 2)
+            wanted_text = numbers.number_text(wanted, 2)
             return Finding(
-                False, -3.0, f"{found['n']} owes {shown} of {numbers.number_text(share)}"
+                False, -3.0, f"{found['n']} owes {wanted_text} of {numbers.number_text(share)}"
             )
         hits += 1
     if hits == sum(amount < share for amount in paid.values()):

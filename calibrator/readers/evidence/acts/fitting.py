@@ -97,9 +97,9 @@ def _find_emptiness(
     if reply.strip()[:1] in ("[", "{", "<") and len(reply.strip()) < 12:
         return None  # an empty list or object may be right
     has_sign = any(sign.isalnum() for sign in reply)
-    said = reply.strip(" .!?\n").lower()
+    bare_reply = reply.strip(" .!?\n").lower()
     if has_sign and (
-        said in conversation.rules.lower() or f'"{said}' in conversation.request.lower()
+        bare_reply in conversation.rules.lower() or f'"{bare_reply}' in conversation.request.lower()
     ):
         return None
     if request.is_small_talk and (has_sign or _HAS_PICTURE.search(reply)):
@@ -308,8 +308,8 @@ def _check_last_turn(
         return None
     if '{"' in conversation.request or len(conversation.request) > len(request.text) + 20:
         return None
-    said = content_words(act.body or reply)
-    last = content_words(request.text)
+    reply_words = content_words(act.body or reply)
+    request_words = content_words(request.text)
     past = {_plain_text(turn.text) for turn in conversation.earlier if turn.role == "assistant"}
     if (
         len(reply) >= 12
@@ -319,15 +319,22 @@ def _check_last_turn(
         return Finding(
             False, -2.5, "repeats an earlier reply instead of answering the last message"
         )
-    if len(said) < 2 or len(last) < 2 or said & last or _ANAPHORA.search(request.text):
+    if (
+        len(reply_words) < 2
+        or len(request_words) < 2
+        or reply_words & request_words
+        or _ANAPHORA.search(request.text)
+    ):
         return None
     turns = conversation.earlier[-12:]
     for at, turn in enumerate(turns):
         if turn.role != "user":
             continue
-        words = content_words(turn.text) - last
+        words = content_words(turn.text) - request_words
         answer = content_words(turns[at + 1].text) if at + 1 < len(turns) else set()
-        if words & said and len((words | answer) & said) >= max(2, 0.6 * len(said)):
+        if words & reply_words and len((words | answer) & reply_words) >= max(
+            2, 0.6 * len(reply_words)
+        ):
             return Finding(False, -2.0, "answers an earlier message and not the last one")
     return None
 

@@ -179,7 +179,7 @@ def _not_yes_or_no(wish: str, reply: str) -> str | None:
     """
     if not _YES_NO_ONLY.search(wish):
         return None
-    said = _plain_text(reply[:200])
-    if _YES_OR_NO.match(said):
+    beginning = _plain_text(reply[:200])
+    if _YES_OR_NO.match(beginning):
         return "" if len(reply.split()) <= 3 else "says more than yes or no"
     return "does not answer yes or no"

@@ -24,7 +24,7 @@ _EDITS_WORDS = """
 """
 _EDITS: Final = frozenset(_EDITS_WORDS.split())
 LOOK = 4_000  # characters of a turn
-MAX_SAID = 600  # characters of a turn that is no document
+MAX_MESSAGE = 600  # characters of a turn; a longer one is a document
 _OWN_NAME: Final = pattern("memory", "own_name")
 _ADDRESSED: Final = pattern("memory", "addressed")
 _REMINDS: Final = pattern("memory", "reminds")
@@ -71,12 +71,12 @@ def find_changed_value(
     """
     if act.kind in ("code", "data", "translation") or not conversation.earlier:
         return None
-    said = [each for each in _user_texts(conversation) if len(each) <= MAX_SAID]
+    user_texts = [each for each in _user_texts(conversation) if len(each) <= MAX_MESSAGE]
     everything = _all_text(conversation)
     for kind in _KINDS:
         known = [
             (found.group().lower(), content_words(sentence))
-            for text in said
+            for text in user_texts
             for sentence in _SENTENCE.findall(text[:LOOK])
             for found in kind.finditer(sentence)
         ]
@@ -117,8 +117,10 @@ def find_repetition(
     own = _word_groups(reply)
     if len(own) < 10:
         return None
-    asked = {" ".join(t.text.lower().split()) for t in conversation.earlier if t.role == "user"}
-    if " ".join(conversation.request.lower().split()) in asked:
+    earlier_requests = {
+        " ".join(t.text.lower().split()) for t in conversation.earlier if t.role == "user"
+    }
+    if " ".join(conversation.request.lower().split()) in earlier_requests:
         return None
     for turn in conversation.earlier[-6:]:
         if turn.role != "assistant" or _head(turn.text) != _head(reply):

@@ -370,12 +370,12 @@ def _asks_first(sentence: str, conversation: Conversation, act: Act, reply: str)
         return None
     wanted = content_words(match.group(1))
     users = [turn.text for turn in conversation.earlier if turn.role == "user"]
-    said = " ".join([*users, conversation.request])
-    if not wanted or _IS_IDENTIFIED.search(said):
+    user_text = " ".join([*users, conversation.request])
+    if not wanted or _IS_IDENTIFIED.search(user_text):
         return None
     if wanted & content_words(reply) and ("?" in reply or _REQUESTS_SOMETHING.search(reply)):
         return Finding(True, 2.0, "asks first for what the rules demand")
-    topic = content_words(sentence[match.end() :]) & content_words(said)
+    topic = content_words(sentence[match.end() :]) & content_words(user_text)
     if act.kind == "clarification" or not topic:
         return None
     return Finding(

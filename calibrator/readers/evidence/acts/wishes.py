@@ -53,38 +53,44 @@ def check_language(
     """
     if act.kind in ("code", "data") or len(reply) < 15:
         return None
-    used = language_of(reply)
-    if used is None or conversation.rules.strip():
+    reply_language = language_of(reply)
+    if reply_language is None or conversation.rules.strip():
         return None
     if request.language is not None and not request.wants_translation:
-        if used == request.language:
-            return Finding(None, 0.6, f"is in {NAMES[used]}, as requested")
+        if reply_language == request.language:
+            return Finding(None, 0.6, f"is in {NAMES[reply_language]}, as requested")
         if (
             _NAMES_REPLY_LANGUAGE.search(request.text)
             and len(languages_mentioned(request.text)) == 1
             and not _ABOUT_WORDS.search(request.text)
         ):
-            return Finding(False, -2.5, f"is in {NAMES[used]}, not in {NAMES[request.language]}")
+            return Finding(
+                False, -2.5, f"is in {NAMES[reply_language]}, not in {NAMES[request.language]}"
+            )
         return None
     if request.language or _LANGUAGE_TASK.search(request.text) or request.is_small_talk:
         return None
-    asked = language_of(conversation.request)
+    request_language = language_of(conversation.request)
     instruction = language_of(request.text)
     if (
-        asked is None
-        or asked != (instruction or asked)
-        or used == asked
-        or {used, asked} <= {"ru", "uk"}
-        or {used, asked} <= {"sv", "da"}
+        request_language is None
+        or request_language != (instruction or request_language)
+        or reply_language == request_language
+        or {reply_language, request_language} <= {"ru", "uk"}
+        or {reply_language, request_language} <= {"sv", "da"}
     ):
         return None
     if languages_mentioned(conversation.request) or any(
-        language_of(t.text) == used for t in conversation.earlier
+        language_of(t.text) == reply_language for t in conversation.earlier
     ):
         return None
-    if {used, asked} <= {"zh", "ja"} and len(request.text) < 30:
+    if {reply_language, request_language} <= {"zh", "ja"} and len(request.text) < 30:
         return None
-    return Finding(False, -2.5, f"is in {NAMES[used]}, where the request is in {NAMES[asked]}")
+    return Finding(
+        False,
+        -2.5,
+        f"is in {NAMES[reply_language]}, where the request is in {NAMES[request_language]}",
+    )
 
 
 def check_translation(
@@ -100,28 +106,30 @@ def check_translation(
         return None
     source = _source_of(conversation)
     body = (act.body or reply).strip()
-    own, given = _words(body), _words(source)
-    if len(own) >= 2 and own == given and request.language is not None:
+    body_words, source_words = _words(body), _words(source)
+    if len(body_words) >= 2 and body_words == source_words and request.language is not None:
         return Finding(False, -3.0, "leaves the text untranslated")
-    if len(given) >= 3 and len(own) >= 3:
-        shared = len(set(own) & set(given)) / max(1, len(set(own)))
-        if own == given or (
-            shared > 0.85 and len(set(own)) >= 0.7 * len(set(given)) and len(given) >= 5
+    if len(source_words) >= 3 and len(body_words) >= 3:
+        shared = len(set(body_words) & set(source_words)) / max(1, len(set(body_words)))
+        if body_words == source_words or (
+            shared > 0.85
+            and len(set(body_words)) >= 0.7 * len(set(source_words))
+            and len(source_words) >= 5
         ):
             return Finding(False, -3.0, "leaves the text untranslated")
-    used = language_of(body)
+    body_language = language_of(body)
     target = request.language
-    if target is None or used is None or len(body) < 12:
+    if target is None or body_language is None or len(body) < 12:
         return None
-    if used == target:
+    if body_language == target:
         return Finding(None, 0.8, f"is in {NAMES[target]}, as requested")
     if (
-        language_of(source) in (used, None)
-        and used != target
-        and len(own) >= 4
+        language_of(source) in (body_language, None)
+        and body_language != target
+        and len(body_words) >= 4
         and len(languages_mentioned(request.text)) <= 2
     ):
-        return Finding(False, -2.5, f"is in {NAMES[used]}, not in {NAMES[target]}")
+        return Finding(False, -2.5, f"is in {NAMES[body_language]}, not in {NAMES[target]}")
     return None
 
 

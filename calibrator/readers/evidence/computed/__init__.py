@@ -114,11 +114,11 @@ def _one_question(exchange: Exchange) -> Verdict | None:
     if len(request) > MAX_REQUEST or request.count("?") != 1:
         return None
     sentences = [each for each in _SENTENCE.split(request.strip()) if each.strip()]
-    asked = [each for each in sentences if each.rstrip().endswith("?")]
+    questions = [each for each in sentences if each.rstrip().endswith("?")]
     has_options = len(_OPTION.findall(request)) > 1
-    if len(asked) != 1 or len(sentences) < 2 or has_options or _CHANGES.search(request):
+    if len(questions) != 1 or len(sentences) < 2 or has_options or _CHANGES.search(request):
         return None
-    whole = Exchange(Conversation(asked[0]), exchange.reply)
+    whole = Exchange(Conversation(questions[0]), exchange.reply)
     return next((verdict for check in _ALONE if (verdict := check(whole))), None)
 
 

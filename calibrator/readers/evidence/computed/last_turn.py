@@ -73,15 +73,15 @@ def _is_repeated(exchange: Exchange, answers: Iterable[Turn]) -> bool:
     False for replies under five words, for requests like `say that again`, and for a repeated
     request.
     """
-    said = _plain_words(exchange.reply)
-    if len(said.split()) < 5 or _AGAIN.search(exchange.request[:500]):
+    plain_reply = _plain_words(exchange.reply)
+    if len(plain_reply.split()) < 5 or _AGAIN.search(exchange.request[:500]):
         return False
-    asked = {
+    earlier_requests = {
         _plain_words(turn.text) for turn in exchange.conversation.earlier if turn.role == "user"
     }
-    if _plain_words(exchange.request) in asked or len(exchange.request.split()) < 2:
+    if _plain_words(exchange.request) in earlier_requests or len(exchange.request.split()) < 2:
         return False
-    return any(said == _plain_words(turn.text) for turn in answers)
+    return any(plain_reply == _plain_words(turn.text) for turn in answers)
 
 
 def _plain_words(text: str) -> str:

@@ -126,8 +126,8 @@ def compare(reply: str, passages: Passages, request: str) -> ContextComparison:
     units = passages.units
     rarity = passages.rarity
     context_numbers = {number for unit in units for number in unit.numbers}
-    asked = {stem(word) for word in words_of(request) if word not in FREQUENT}
-    asked_numbers = {number for word in words_of(request) if (number := number_of(word))}
+    topics = {stem(word) for word in words_of(request) if word not in FREQUENT}
+    request_numbers = {number for word in words_of(request) if (number := number_of(word))}
     highest = max(rarity.values(), default=1.0)
     sentences = sentences_of(text)
     found.is_complete &= len(sentences) <= MAX_SENTENCES
@@ -140,12 +140,12 @@ def compare(reply: str, passages: Passages, request: str) -> ContextComparison:
         shared = content & rarity.keys()
         near = _nearest_unit(passages, sentence)
         around = units[max(near - 1, 0) : near + 2] if units else []
-        held = set().union(*(unit.stems for unit in around))
+        stems = set().union(*(unit.stems for unit in around))
         numbers = {number for word in words if (number := number_of(word))}
         near_numbers = set().union(*(unit.numbers for unit in around))
         names = _names(sentence)
-        missing = sorted(numbers - context_numbers - asked_numbers)
-        lacking = [name for name in names if not _has_name(name, rarity, asked)]
+        missing = sorted(numbers - context_numbers - request_numbers)
+        lacking = [name for name in names if not _has_name(name, rarity, topics)]
         unit_words = set().union(*(unit.vocabulary for unit in around))
         opposed = sorted(
             word
@@ -154,12 +154,12 @@ def compare(reply: str, passages: Passages, request: str) -> ContextComparison:
         )
         near_text = units[near].text if units else ""
         other = bool(_NEGATION.search(sentence)) != bool(_NEGATION.search(near_text))
-        far = sorted((numbers & context_numbers) - near_numbers - asked_numbers)
+        far = sorted((numbers & context_numbers) - near_numbers - request_numbers)
         found.sentences.append(
             SentenceComparison(
                 sentence,
                 math.fsum(weights[each] for each in shared) / total if content else 1.0,
-                math.fsum(weights[each] for each in shared & held) / total if content else 1.0,
+                math.fsum(weights[each] for each in shared & stems) / total if content else 1.0,
                 [*missing, *lacking],
                 opposed,
                 other,
@@ -167,9 +167,9 @@ def compare(reply: str, passages: Passages, request: str) -> ContextComparison:
             )
         )
         counts.add(
-            content, shared, numbers, missing, far, names, lacking, content - rarity.keys() - asked
+            content, shared, numbers, missing, far, names, lacking, content - rarity.keys() - topics
         )
-    found.values = _values(found, counts, passages, text, asked)
+    found.values = _values(found, counts, passages, text, topics)
     return found
 
 
@@ -214,22 +214,22 @@ class _Counts:
 
 
 def _values(
-    found: ContextComparison, counts: _Counts, passages: Passages, text: str, asked: set[str]
+    found: ContextComparison, counts: _Counts, passages: Passages, text: str, topics: set[str]
 ) -> list[float]:
     """Return the features of a reply, in the order of `FEATURES`.
 
-    `text` is the reply and `asked` has the stems of the request's content words.
+    `text` is the reply and `topics` has the stems of the request's content words.
     """
     sentences = found.sentences
     covered = [each.covered for each in sentences] or [1.0]
     near = [each.covered_unit for each in sentences] or [1.0]
     words = words_of(text)
     pairs, run = _pairs_and_run(words, passages)
-    said = {stem(word) for word in words if word not in FREQUENT}
+    reply_stems = {stem(word) for word in words if word not in FREQUENT}
     rarity = passages.rarity
-    known = [unit.stems & asked for unit in passages.units]
+    known = [unit.stems & topics for unit in passages.units]
     best = max((math.fsum(map(rarity.__getitem__, each)) for each in known), default=0.0)
-    wanted = math.fsum(rarity.get(each, 0.0) for each in asked) or 1.0
+    wanted = math.fsum(rarity.get(each, 0.0) for each in topics) or 1.0
     return [
         counts.shared / counts.content if counts.content else -1.0,
         sum(covered) / len(covered),
@@ -250,9 +250,9 @@ def _values(
         float(min(len(words), 400)),
         float(min(len(sentences), 20)),
         float(min(sum(unit.words for unit in passages.units), 3000)),
-        len(asked & passages.rarity.keys()) / len(asked) if asked else -1.0,
+        len(topics & passages.rarity.keys()) / len(topics) if topics else -1.0,
         best / wanted,
-        len(said & asked) / len(said) if said else -1.0,
+        len(reply_stems & topics) / len(reply_stems) if reply_stems else -1.0,
         counts.new / counts.content if counts.content else -1.0,
         float(min(counts.content, 100)),
     ]
@@ -276,9 +276,9 @@ def _names(sentence: str) -> list[str]:
     ]
 
 
-def _has_name(name: str, rarity: dict[str, float], asked: set[str]) -> bool:
-    """Return whether the stem of a name is in `rarity`, the context's words, or in `asked`."""
-    return stem(name) in rarity or stem(name) in asked
+def _has_name(name: str, rarity: dict[str, float], topics: set[str]) -> bool:
+    """Return whether the stem of a name is in `rarity` (the context's words) or the request's."""
+    return stem(name) in rarity or stem(name) in topics
 
 
 def _pairs_and_run(words: Sequence[str], passages: Passages) -> tuple[float, float]:

@@ -57,7 +57,7 @@ _INSTRUCTS: Final = re.compile(
     re.IGNORECASE,
 )
 # words of the user's earlier turns together; fewer are talk, and no context
-MIN_SAID_WORDS: Final = 30
+MIN_USER_WORDS: Final = 30
 MIN_DOCUMENT_WORDS: Final = 20  # a shorter text beside a question belongs to the question
 _NO_DOCUMENT: Final = re.compile(
     r"^\W{0,3}[A-E][.):]\W?\s|^\W{0,3}\(?1[.)]\s.*\n\W{0,3}\(?2[.)]\s"  # options, numbered choices
@@ -72,7 +72,7 @@ WEIGHTS: Final = "context.weights"
 MOST_READ: Final = 4  # pieces of one reply
 REQUEST_WEIGHT: Final = 0.6  # weight of the request beside the reply when passages are chosen
 LIMIT: Final = 8.0  # largest log-odds in either direction
-MOST_TOLD: Final = 5  # sentences that are reported
+MOST_REPORTED: Final = 5  # sentences that are reported
 MOST_WORDS: Final = 8  # words of one sentence that are reported
 DOUBTED: Final = 0.5  # support below which sentences are reported
 CONTRADICTED: Final = 0.5  # least P(contradict) of a contradicted piece
@@ -100,11 +100,14 @@ def assemble(
     three texts. Context and reply are cut at their end and the request in its middle; an empty
     request is left out with its SEP.
     """
-    asked = list(request)
-    if len(asked) > REQUEST_PIECES:
-        asked = [*asked[:REQUEST_HEAD], *asked[REQUEST_HEAD - REQUEST_PIECES :]]
+    request_pieces = list(request)
+    if len(request_pieces) > REQUEST_PIECES:
+        request_pieces = [
+            *request_pieces[:REQUEST_HEAD],
+            *request_pieces[REQUEST_HEAD - REQUEST_PIECES :],
+        ]
     first = [CLS, *context[:CONTEXT_PIECES], SEP]
-    second = [*asked, SEP] if asked else []
+    second = [*request_pieces, SEP] if request_pieces else []
     return [*first, *second, *reply[:REPLY_PIECES], SEP], len(first)
 
 
@@ -172,11 +175,11 @@ def documents_of(conversation: Conversation) -> list[str]:
     earlier turns of the user (if they have 30 words), results, and the document in the request.
     All but the operator's are left out if they have fewer than six content words together.
     """
-    said = [turn.text for turn in conversation.earlier if turn.role == "user"]
-    if sum(len(words_of(text[:SEARCHED])) for text in said) < MIN_SAID_WORDS:
-        said = []
+    user_texts = [turn.text for turn in conversation.earlier if turn.role == "user"]
+    if sum(len(words_of(text[:SEARCHED])) for text in user_texts) < MIN_USER_WORDS:
+        user_texts = []
     own = own_document(conversation)
-    found = [facts_of(conversation.rules), *said, *conversation.results, own]
+    found = [facts_of(conversation.rules), *user_texts, *conversation.results, own]
     found = [text for text in found if text.strip()]
     facts = {word for text in found for word in words_of(text[:SEARCHED]) if word not in FREQUENT}
     return [*conversation.facts, *(found if len(facts) >= MIN_FACT_WORDS else [])]
@@ -269,10 +272,10 @@ class Support:
         readings = [reading_of(conversation, reply) for conversation, reply in replies]
         known = [each for each in readings if each is not None]
         passages = [passage for each in known for passage in each.passages]
-        told = self._reader.read(passages).tolist()
+        probabilities = self._reader.read(passages).tolist()
         at = 0
         for each in known:
-            each.found = told[at : at + len(each.passages)]
+            each.found = probabilities[at : at + len(each.passages)]
             at += len(each.passages)
         if not known:
             return [None] * len(readings)
@@ -296,13 +299,13 @@ def reading_of(conversation: Conversation, reply: str) -> SupportReading | None:
     request = conversation.instruction
     comparison = compare(reply, passages, request)
     chosen = most_doubtful(pieces, [_coverage(piece, passages) for piece in pieces], MOST_READ)
-    asked = []
+    to_read = []
     for at in chosen:
         queries = [(pieces[at], 1.0), (request, REQUEST_WEIGHT)]
         context = "\n".join(passages.closest_units(queries, CONTEXT_WORDS))
-        asked.append(Passage(context, question_beside(request, pieces[at]), pieces[at]))
+        to_read.append(Passage(context, question_beside(request, pieces[at]), pieces[at]))
     is_complete = comparison.is_complete and passages.is_complete and conversation.is_complete
-    return SupportReading(comparison, pieces, chosen, asked, is_complete)
+    return SupportReading(comparison, pieces, chosen, to_read, is_complete)
 
 
 def question_beside(request: str, piece: str) -> str:
@@ -355,7 +358,7 @@ def _unsupported_sentences(reading: SupportReading) -> tuple[UnsupportedSentence
         found.append(
             UnsupportedSentence(_short_text(piece), _words(piece, reading.comparison, kind), kind)
         )
-    return tuple(found[:MOST_TOLD])
+    return tuple(found[:MOST_REPORTED])
 
 
 def _words(piece: str, comparison: ContextComparison, kind: str) -> tuple[str, ...]:
@@ -364,13 +367,13 @@ def _words(piece: str, comparison: ContextComparison, kind: str) -> tuple[str, .
     For the kind `contradicted` also words whose opposite the context has and numbers from
     elsewhere in the context. `comparison` is that of the whole reply.
     """
-    told: list[str] = []
+    words: list[str] = []
     for sentence in comparison.sentences:
         if sentence.text in piece:
-            told += sentence.missing
-            told += sentence.opposed if kind == "contradicted" else []
-            told += sentence.far if kind == "contradicted" else []
-    return tuple(dict.fromkeys(told))[:MOST_WORDS]
+            words += sentence.missing
+            words += sentence.opposed if kind == "contradicted" else []
+            words += sentence.far if kind == "contradicted" else []
+    return tuple(dict.fromkeys(words))[:MOST_WORDS]
 
 
 def _short_text(text: str, most: int = 300) -> str:

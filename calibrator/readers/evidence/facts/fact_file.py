@@ -120,17 +120,21 @@ class FactIndex:
 
         Empty without any.
         """
-        asked = [(self._ids.get(each), each) for each in _stems(request)]
-        said = {at for each in _stems(reply) if (at := self._ids.get(each)) is not None}
-        known = {at for at, _ in asked if at is not None}
+        request_words = [(self._ids.get(each), each) for each in _stems(request)]
+        reply_words = {at for each in _stems(reply) if (at := self._ids.get(each)) is not None}
+        known = {at for at, _ in request_words if at is not None}
         if not known:
             return ()
         names = _names(request)
-        wanted = sum(self._weight(at, word, word in names) for at, word in asked)
+        wanted = sum(self._weight(at, word, word in names) for at, word in request_words)
         if not wanted:  # the request has only numbers
             return ()
-        question = _Question(known, said, wanted, sum(self._rarity[at] for at in said))
-        measured = [(self._closeness(at, question), at) for at in self._candidates(known, said)]
+        question = _Question(
+            known, reply_words, wanted, sum(self._rarity[at] for at in reply_words)
+        )
+        measured = [
+            (self._closeness(at, question), at) for at in self._candidates(known, reply_words)
+        ]
         return self._choose_texts(sorted(measured, key=lambda each: (-each[0], each[1])))
 
     def _weight(self, at: int | None, word: str, is_name: bool) -> float:
@@ -144,16 +148,16 @@ class FactIndex:
             return self._rarity[at]
         return self._unknown * (STRANGE_NAME if is_name else 1.0)
 
-    def _candidates(self, asked: set[int], said: set[int]) -> list[int]:
+    def _candidates(self, request_words: set[int], reply_words: set[int]) -> list[int]:
         """Return the indexes of the texts that share the rarest words with request or reply.
 
-        The best come first. `asked` and `said` are numbers of words.
+        The best come first. `request_words` and `reply_words` are numbers of words.
         """
-        rare = [at for at in asked | said if len(self._postings[at]) <= self._most]
+        rare = [at for at in request_words | reply_words if len(self._postings[at]) <= self._most]
         rare.sort(key=lambda at: (len(self._postings[at]), at))
         votes: dict[int, float] = {}
         for word in rare[:MOST_WORDS]:
-            weight = self._rarity[word] * (REQUEST_WEIGHT if word in asked else 1.0)
+            weight = self._rarity[word] * (REQUEST_WEIGHT if word in request_words else 1.0)
             for at in self._postings[word]:
                 votes[at] = votes.get(at, 0.0) + weight
         return sorted(votes, key=lambda at: (-votes[at], at))[:MOST_CANDIDATES]
@@ -164,15 +168,15 @@ class FactIndex:
         0.0 if it is about another.
         """
         part, rarity = self._parts[at], self._rarity
-        shared = question.asked.intersection(part.words) - self._numbers
+        shared = question.request_words.intersection(part.words) - self._numbers
         if not shared:
             return 0.0
         about = sum(rarity[at] for at in shared) / question.wanted
-        repeated = question.said.intersection(part.words)
+        repeated = question.reply_words.intersection(part.words)
         agreed = sum(rarity[at] for at in repeated) / question.stated if question.stated else 0.0
         name, is_long = part.name, len(part.name) > 1
-        is_named = bool(name) and name <= question.asked
-        is_named_in_reply = is_long and name <= question.said
+        is_named = bool(name) and name <= question.request_words
+        is_named_in_reply = is_long and name <= question.reply_words
         is_about = (
             (is_named and about >= (TOUCHED if is_long else NAMED))
             or (is_named_in_reply and about >= TOUCHED)
@@ -201,8 +205,8 @@ class FactIndex:
 class _Question:
     """The known words of a request and a reply, and the weights of all their words."""
 
-    asked: set[int]
-    said: set[int]
+    request_words: set[int]
+    reply_words: set[int]
     wanted: float
     stated: float
 
@@ -271,11 +275,11 @@ class FactFile:
         May be empty. A short question such as "And in blue?" is read together with the question
         before it.
         """
-        asked = _questions(item)
-        found = self.about(asked[0], item.answer)
-        if found or len(asked) == 1 or not self._index.is_short(asked[0]):
+        questions = _questions(item)
+        found = self.about(questions[0], item.answer)
+        if found or len(questions) == 1 or not self._index.is_short(questions[0]):
             return found
-        return self.about(" ".join(asked), item.answer)
+        return self.about(" ".join(questions), item.answer)
 
 
 def load_facts(path: Path) -> FactFile:

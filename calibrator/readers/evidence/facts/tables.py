@@ -145,19 +145,19 @@ def check_facts(conversation: Conversation, reply: str) -> Finding | None:
     fact = fact_asked_for(question)
     if fact is None:
         return None
-    said = without_opening(reply).strip()
-    if len(said) > MAX_REPLY:
+    answer = without_opening(reply).strip()
+    if len(answer) > MAX_REPLY:
         return None
-    is_right = _compare(fact, question, said)
+    is_right = _compare(fact, question, answer)
     if is_right is None:
         return None
     reason = f"{fact.text}, as tables of facts say" if is_right else fact.text
     return Finding(is_right, 3.0 if is_right else -3.0, reason)
 
 
-def _compare(fact: TableFact, question: str, said: str) -> bool | None:
+def _compare(fact: TableFact, question: str, answer: str) -> bool | None:
     """Return True for an accepted answer, False for another one, None for neither or both."""
-    text = fold(said)
+    text = fold(answer)
     if _HEDGE.search(text):
         return None
     if fact.is_number:
@@ -171,7 +171,7 @@ def _compare(fact: TableFact, question: str, said: str) -> bool | None:
     is_other = _names_any(_without_parts(others, fact.accepted), text)
     if is_named:
         return None if is_other else True
-    return False if is_other or (fact.is_capital and _is_other_name(question, said)) else None
+    return False if is_other or (fact.is_capital and _is_other_name(question, answer)) else None
 
 
 def _without_parts(names: Iterable[str], whole: Iterable[str]) -> list[str]:
@@ -198,9 +198,9 @@ _CAPITAL_IS: Final = re.compile(
 )
 
 
-def _is_other_name(question: str, said: str) -> bool:
+def _is_other_name(question: str, answer: str) -> bool:
     """Return whether a reply to a question for a capital is nothing but another name."""
-    match = _CAPITAL_IS.match(said.replace("\u2019", "'"))
+    match = _CAPITAL_IS.match(answer.replace("\u2019", "'"))
     if match is None:
         return False
     name = fold(match.group("name")).rstrip(".")
@@ -221,8 +221,8 @@ def _compare_number(fact: TableFact, question: str, text: str) -> bool | None:
     Numbers of the question do not count.
     """
     wanted = float(fact.accepted[0])
-    asked = set(_figures(question))
-    found = {number for number in _figures(text) if number not in asked}
+    question_numbers = set(_figures(question))
+    found = {number for number in _figures(text) if number not in question_numbers}
     if wanted in found:
         return True if len(found) == 1 else None
     return False if len(found) == 1 else None

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from calibrator import MARKS, RISKS, CallNotes, Item, ToolUse, call_notes, load_scorer
-from calibrator.readers.calls.notes.near import distance
+from calibrator.readers.calls.notes.marks import distance
 from calibrator.rows.rows import parse_row
 from policies import Facts, ToolCall, decide, load_policy
 from policies.conditions import call_notes as conditions

@@ -210,7 +210,7 @@ def test_a_question_is_read_once_for_all_replies(
     known = Knowledge.from_state(arrays)
     assert known is not None
     read = counted_reading(known, monkeypatch)
-    monkeypatch.setattr("calibrator.readers.knowledge.knowledge.MOST_ASKED", 2)
+    monkeypatch.setattr("calibrator.readers.knowledge.knowledge.MOST_QUESTIONS", 2)
     question = "What is the capital of Norway?"
     together = shifts_of(known, tokenizer, [(question, "Oslo"), (question, "Bergen")])
     later = shifts_of(known, tokenizer, [(question, "Oslo")])
@@ -218,7 +218,7 @@ def test_a_question_is_read_once_for_all_replies(
     assert later == pytest.approx(together[:1], abs=ROUNDING)
     others = [(f"Who wrote book {number}?", "Jane Austen") for number in range(5)]
     shifts_of(known, tokenizer, others)
-    assert len(known._asked) <= 2
+    assert len(known._question_means) <= 2
     assert shifts_of(known, tokenizer, [(question, "Oslo")]) == pytest.approx(later, abs=ROUNDING)
 
 
@@ -230,7 +230,7 @@ def test_many_replies_go_through_the_encoder_some_at_a_time(
     assert known is not None
     texts = [(f"Who wrote book {number}?", f"Author {number}") for number in range(7)]
     at_once = shifts_of(known, tokenizer, texts)
-    known._asked.clear()
+    known._question_means.clear()
     read = counted_reading(known, monkeypatch)
     monkeypatch.setattr("calibrator.readers.knowledge.knowledge.AT_ONCE", 200)
     assert shifts_of(known, tokenizer, texts) == pytest.approx(at_once, abs=ROUNDING)

@@ -98,8 +98,8 @@ def without_quotation(reply: str, conversation: Conversation) -> str:
     ]
     if not ends:
         return reply
-    said = [turn.text for turn in conversation.earlier]
-    texts = (conversation.request, conversation.rules, *conversation.results, *said)
+    earlier = [turn.text for turn in conversation.earlier]
+    texts = (conversation.request, conversation.rules, *conversation.results, *earlier)
     source = _plain_words("\n".join(texts))
     for end in reversed(ends[:MOST_ENDS]):
         if _plain_words(reply[start:end]) in source:

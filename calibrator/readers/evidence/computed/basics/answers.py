@@ -281,22 +281,22 @@ class RightAnswer:
         The first of `is_yes`, `words`, `series` and `number` that is set decides.
         """
         if self.is_yes is not None:
-            said = says_yes(reply)
-            return None if said is None else said == self.is_yes
+            is_stated = says_yes(reply)
+            return None if is_stated is None else is_stated == self.is_yes
         if self.words:
-            said = states_word(reply, self.words, self.others)
-            if said is None and self.is_only and len(reply) <= SHORT:
+            is_stated = states_word(reply, self.words, self.others)
+            if is_stated is None and self.is_only and len(reply) <= SHORT:
                 return _last_place(reply.casefold(), self.words) >= 0
-            if said is None and self.is_first:
+            if is_stated is None and self.is_first:
                 return _states_first(reply, self.words, self.others)
-            return said
+            return is_stated
         if self.series:
             return states_series(reply, self.series, self.known)
         if self.number is None:
             return None
         if self.exact_pi is not None and re.search(r"\d\s?\*?\s?(?:π|\\?pi\b)", reply[:MAX_TEXT]):
-            shown = re.findall(r"(\d[\d.,]*)\s?\*?\s?(?:π|\\?pi\b)", reply[:MAX_TEXT])
-            return True if number_text(self.exact_pi) in shown else None
+            pi_factors = re.findall(r"(\d[\d.,]*)\s?\*?\s?(?:π|\\?pi\b)", reply[:MAX_TEXT])
+            return True if number_text(self.exact_pi) in pi_factors else None
         return states_number(
             reply,
             self.number,

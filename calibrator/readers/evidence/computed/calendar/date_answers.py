@@ -72,8 +72,8 @@ def judge_yes(reply: str, is_true: bool, reason: str) -> Verdict | None:
 
     `reason` is the explanation in the verdict.
     """
-    said = says_yes(reply)
-    return None if said is None else Verdict(said == is_true, reason, "date")
+    is_yes = says_yes(reply)
+    return None if is_yes is None else Verdict(is_yes == is_true, reason, "date")
 
 
 def judge_weekday(reply: str, wanted: int, reason: str) -> Verdict | None:

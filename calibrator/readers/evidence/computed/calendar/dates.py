@@ -249,8 +249,8 @@ def _weekday(question: DateQuestion) -> Judge | None:
         day = question.day(found["d"])
         if day is None:
             return None
-        number, shown = day.weekday(), f"{date_text(day)} was a {NAMES[day.weekday()]}"
-        return lambda reply: judge_weekday(reply, number, shown)
+        number, weekday_text = day.weekday(), f"{date_text(day)} was a {NAMES[day.weekday()]}"
+        return lambda reply: judge_weekday(reply, number, weekday_text)
     found = _IS_WEEKDAY.match(question.text)
     if not found:
         return None

@@ -346,21 +346,21 @@ def _zone(question: str) -> Judge | None:
     if not ahead:
         return None
     difference = int(Fraction(ahead["n"]) * 60) * (1 if ahead["way"].startswith("a") else -1)
-    given = re.search(
+    stated = re.search(
         rf"(?:it is|it's|at|when it is) [^.?]{{0,20}}?(?:in |)"
         rf"(?P<p>{re.escape(ahead['a'].strip())}|{re.escape(ahead['b'].strip())})\b",
         question,
     )
-    asked = re.search(
+    target = re.search(
         r"what time (?:is it|will it be) in "
         rf"(?P<p>{re.escape(ahead['a'].strip())}|{re.escape(ahead['b'].strip())})\b",
         question,
         re.IGNORECASE,
     )
-    if not asked:
+    if not target:
         return None
-    del given
-    is_first_asked = asked["p"].casefold() == ahead["a"].strip().casefold()
+    del stated
+    is_first_asked = target["p"].casefold() == ahead["a"].strip().casefold()
     wanted = times[0].minutes + (difference if is_first_asked else -difference)
     return lambda reply: _zone_verdict(reply, times[0], wanted)
 

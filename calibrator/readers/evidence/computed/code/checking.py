@@ -21,8 +21,7 @@ from calibrator.readers.evidence.computed.code.requirements import (
     regex_bugs,
     unmet_requirements,
 )
-from calibrator.readers.evidence.computed.code.schedules import verify_schedule
-from calibrator.readers.evidence.computed.code.shell import shell_bugs
+from calibrator.readers.evidence.computed.code.shell import shell_bugs, verify_schedule
 from calibrator.readers.evidence.computed.programs.outputs import verify_output
 from calibrator.readers.evidence.finding import Finding
 from calibrator.text.guarded import compile_guarded

@@ -54,7 +54,7 @@ _EXISTING: Final = re.compile(  # the reply may be a part of code that the user 
     r"|\b(?:hint|snippet|sketch|skeleton|outline|just the|only the)\b",
     re.IGNORECASE,
 )
-_ASKED: Final = (
+_WRITE_FUNCTION: Final = (
     r"\b(?:write|implement|create|define|make|complete|schreibe|implementiere|escribe|crea|écris)\b"
     r"[^.\n]{0,60}\b(?:function|funktion|función|fonction)\s+"
 )
@@ -65,8 +65,8 @@ _NAMED: Final = tuple(
         r" name"
         r"|namens|llamad[ao]|nommée|appelée)\s*:?\s*[`\"']?(?P<n>[A-Za-z_]\w*)(?P<a>\([^"
         r"()\n]{0,200}\))?",
-        _ASKED + r"[`\"']?(?P<n>[A-Za-z_]\w*)(?P<a>\([^()\n]{0,200}\))",
-        _ASKED + r"`(?P<n>[A-Za-z_]\w*)(?P<a>\([^()\n]{0,200}\))?`",
+        _WRITE_FUNCTION + r"[`\"']?(?P<n>[A-Za-z_]\w*)(?P<a>\([^()\n]{0,200}\))",
+        _WRITE_FUNCTION + r"`(?P<n>[A-Za-z_]\w*)(?P<a>\([^()\n]{0,200}\))?`",
     )
 )
 _FENCE: Final = re.compile(r"^[ \t]*(?P<f>```+|~~~+)[ \t]*(?P<lang>[\w+#.-]*)[^\n]*$", re.MULTILINE)
@@ -117,21 +117,21 @@ def verify_python(exchange: Exchange) -> Verdict | None:
     parameters or `return`.
     """
     reply = exchange.reply[:MAX_TEXT]
-    asked = exchange.request[:MAX_TEXT]
+    request = exchange.request[:MAX_TEXT]
     is_named = bool(_QUICK & exchange.vocabulary) and bool(
-        _NAMES_PYTHON.search(f"{exchange.conversation.rules[:MAX_TEXT]}\n{asked}")
+        _NAMES_PYTHON.search(f"{exchange.conversation.rules[:MAX_TEXT]}\n{request}")
     )
     if not is_named and "```py" not in reply:
         return None
-    if not _WANTED.search(asked) or _OTHER_PYTHON.search(asked):
+    if not _WANTED.search(request) or _OTHER_PYTHON.search(request):
         return None
     fences = list(_FENCE.finditer(reply))
-    if len(fences) % 2 and len(exchange.reply) <= MAX_TEXT and _PROGRAM.search(asked):
+    if len(fences) % 2 and len(exchange.reply) <= MAX_TEXT and _PROGRAM.search(request):
         return Verdict(False, "a code block is not closed", "python")
     blocks = python_blocks(reply, fences)
     if not blocks:
         return None
-    fault = fault_of(blocks, asked)
+    fault = fault_of(blocks, request)
     return Verdict(False, fault, "python") if fault else None
 
 
@@ -162,10 +162,10 @@ def python_blocks(reply: str, fences: list[re.Match[str]]) -> list[str]:
     return blocks
 
 
-def fault_of(blocks: list[str], asked: str) -> str | None:
+def fault_of(blocks: list[str], request: str) -> str | None:
     """Describe the first fault of the requested code, or return None.
 
-    An example is `there is no function area`. `asked` is the request. None also if a block is a
+    An example is `there is no function area`. `request` is the request. None also if a block is a
     sketch or a session and not meant to run.
     """
     trees: list[ast.Module] = []
@@ -176,7 +176,7 @@ def fault_of(blocks: list[str], asked: str) -> str | None:
         if isinstance(tree, str):
             return _syntax_fault(code, tree, blocks) if tree else None
         trees.append(tree)
-    wanted, parameters = wanted_name(asked)
+    wanted, parameters = wanted_name(request)
     defined = {
         node.name
         for tree in trees
@@ -184,7 +184,7 @@ def fault_of(blocks: list[str], asked: str) -> str | None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
     }
     is_class = any(isinstance(node, ast.ClassDef) for tree in trees for node in tree.body)
-    if is_class and "class" not in asked.casefold():
+    if is_class and "class" not in request.casefold():
         wanted = None  # the form of exercise sites
     if wanted and wanted not in defined and defined and not _is_assigned(trees, wanted):
         return f"there is no function {wanted}"
@@ -192,10 +192,10 @@ def fault_of(blocks: list[str], asked: str) -> str | None:
         fault = _parameter_fault(trees, wanted, parameters)
         if fault:
             return fault
-    is_program = bool(_PROGRAM.search(asked)) and not _EXISTING.search(asked)
-    if is_program and (missing := _missing_names(blocks, asked)):
+    is_program = bool(_PROGRAM.search(request)) and not _EXISTING.search(request)
+    if is_program and (missing := _missing_names(blocks, request)):
         return f"the name {missing[0]} is not defined"
-    return _return_fault(trees, asked, wanted)
+    return _return_fault(trees, request, wanted)
 
 
 def _syntax_fault(code: str, reason: str, blocks: list[str]) -> str | None:
@@ -216,17 +216,17 @@ def _is_at_margin(code: str) -> bool:
     return not code[:1].isspace() or not code.strip()
 
 
-def wanted_name(asked: str) -> tuple[str | None, int | None]:
+def wanted_name(request: str) -> tuple[str | None, int | None]:
     """Return the name of the requested function or class and the number of its parameters.
 
     `Write a function area(w, h)` gives ("area", 2); `self` is not counted. Both are None if nothing
     is named, or if the text speaks of `functions`, `methods` or `classes`. The number is None
     without parentheses, for empty ones, and if there is a `*`, `[` or `.` in them.
     """
-    found = next((match for pattern in _NAMED if (match := pattern.search(asked))), None)
+    found = next((match for pattern in _NAMED if (match := pattern.search(request))), None)
     if not found:
         return None, None
-    others = re.findall(r"\b(?:functions|methods|classes)\b", asked)
+    others = re.findall(r"\b(?:functions|methods|classes)\b", request)
     if others:
         return None, None
     if not found["a"]:
@@ -269,11 +269,11 @@ def _parameter_fault(trees: Iterable[ast.Module], name: str, count: int) -> str 
     return None
 
 
-def _missing_names(blocks: list[str], asked: str) -> list[str]:
+def _missing_names(blocks: list[str], request: str) -> list[str]:
     """Return undefined names that make the code fail; empty if it does not parse.
 
     They are known modules without an import, such as `math`, and names that functions or loops over
-    a call use and the request `asked` does not mention.
+    a call use and the request `request` does not mention.
     """
     whole = parse("\n\n".join(blocks))
     if isinstance(whole, str):
@@ -282,9 +282,9 @@ def _missing_names(blocks: list[str], asked: str) -> list[str]:
     loops = {id_ for node in ast.walk(whole) for id_ in _loop_names(node)}
     for name, is_in_function in undefined_names(whole).items():
         if name in _MODULES:
-            if not re.search(rf"\bimport\b[^\n]*\b{re.escape(name)}\b", asked):
+            if not re.search(rf"\bimport\b[^\n]*\b{re.escape(name)}\b", request):
                 missing.append(name)
-        elif (is_in_function or name in loops) and not _is_given(name, asked):
+        elif (is_in_function or name in loops) and not _is_mentioned(name, request):
             missing.append(name)
     return missing
 
@@ -304,7 +304,7 @@ def _loop_names(node: ast.AST) -> set[str]:
     }
 
 
-def _is_given(name: str, asked: str) -> bool:
+def _is_mentioned(name: str, request: str) -> bool:
     """Return whether a request mentions a name as something that exists.
 
     An example is `the list prices`.
@@ -316,12 +316,12 @@ def _is_given(name: str, asked: str) -> bool:
             r"|dictionary|dataframe"
             rf"|class|function|module|object|constant|global)\s+{plain}\b|\b{plain}\s+(?:function"
             r"|class|module|variable)\b",
-            asked,
+            request,
         )
     )
 
 
-def _return_fault(trees: Iterable[ast.Module], asked: str, wanted: str | None) -> str | None:
+def _return_fault(trees: Iterable[ast.Module], request: str, wanted: str | None) -> str | None:
     """Describe that the only function lacks the `return` that the request wants.
 
     None if there is no such fault, also if it yields or raises, or is not the function `wanted`.
@@ -329,11 +329,11 @@ def _return_fault(trees: Iterable[ast.Module], asked: str, wanted: str | None) -
     if not re.search(
         r"\bfunction\b[^.\n]{0,120}\b(?:that |which |and |to"
         r" )?returns?\b",
-        asked,
+        request,
         re.IGNORECASE,
     ):
         return None
-    if re.search(r"\breturns? (?:nothing|none)\b", asked, re.IGNORECASE):
+    if re.search(r"\breturns? (?:nothing|none)\b", request, re.IGNORECASE):
         return None
     functions = [node for tree in trees for node in tree.body if isinstance(node, ast.FunctionDef)]
     if len(functions) != 1 or (wanted and functions[0].name != wanted):

@@ -338,9 +338,9 @@ def _letters_stripped(call: ast.Call) -> Iterator[Finding]:
     called = call_of(call)
     if called is None or called[1] not in ("lstrip", "rstrip") or len(call.args) != 1:
         return
-    given = call.args[0]
-    if isinstance(given, ast.Constant) and isinstance(given.value, str):
-        letters = [sign for sign in given.value if sign.isalpha()]
-        if 3 <= len(letters) <= 12 and "abc" not in given.value and "xyz" not in given.value:
-            reason = f".{called[1]}({given.value!r}) removes letters, not a prefix or suffix"
+    argument = call.args[0]
+    if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+        letters = [sign for sign in argument.value if sign.isalpha()]
+        if 3 <= len(letters) <= 12 and "abc" not in argument.value and "xyz" not in argument.value:
+            reason = f".{called[1]}({argument.value!r}) removes letters, not a prefix or suffix"
             yield Finding(None, -2.0, reason)

@@ -21,7 +21,7 @@ _NUMBERED: Final = re.compile(
     r"(?P<t>\S[^\n]*)",
     re.MULTILINE,
 )
-_SAID: Final = {"a single": 1, "single": 1, "once": 1, "twice": 2}
+_COUNT_WORDS: Final = {"a single": 1, "single": 1, "once": 1, "twice": 2}
 
 
 def value_of(text: str) -> int:
@@ -32,7 +32,7 @@ def value_of(text: str) -> int:
     text = text.casefold().strip()
     if text.isdigit():
         return int(text)
-    return _SAID[text] if text in _SAID else number_words()[text]
+    return _COUNT_WORDS[text] if text in _COUNT_WORDS else number_words()[text]
 
 
 def plain_text(reply: str) -> str:

@@ -201,11 +201,11 @@ def _fault(found: re.Match[str], sentence: str, text: str) -> str | None:
             else f"the reply has {least} {kind}s, not {number}"
         )
     if low is not None and most < low:
-        shown = f"{most} {kind}{'' if most == 1 else 's'}"
+        count_text = f"{most} {kind}{'' if most == 1 else 's'}"
         return (
-            f"the reply has {shown}, not {number} {unit}"
+            f"the reply has {count_text}, not {number} {unit}"
             if low == high
-            else f"the reply has {shown}, not at least {low}"
+            else f"the reply has {count_text}, not at least {low}"
         )
     return None
 

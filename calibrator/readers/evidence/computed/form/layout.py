@@ -29,8 +29,8 @@ def exact_verdict(instruction: str, reply: str) -> Verdict | None:
     if not found:
         return None
     wanted = (found["q"] or found["b"] or found["r"]).strip()
-    said = reply.strip().strip("\"“”'‘’`*").strip()
-    is_same = said.rstrip(".!").casefold() == wanted.rstrip(".!").casefold()
+    text = reply.strip().strip("\"“”'‘’`*").strip()
+    is_same = text.rstrip(".!").casefold() == wanted.rstrip(".!").casefold()
     return Verdict(is_same, f'the reply was to be "{wanted[:60]}"', "form")
 
 
@@ -272,7 +272,7 @@ _BY_LAST: Final = compile_guarded(
     r"|\bnach (?:dem )?(?:nach|familien)namen\b|\bpor (?:el )?apellidos?\b|\bpar nom de famille\b",
     re.IGNORECASE,
 )
-_GIVEN: Final = compile_guarded(
+_ITEM_LIST: Final = compile_guarded(
     r":\s*(?P<l>[^:\n]{3,400})\s*$|\bthe (?:words|names) "
     r"(?P<m>[^.?!:\n]{3,200}?) (?:in|into) alphabetical",
     re.IGNORECASE,
@@ -312,8 +312,8 @@ def order_verdict(instruction: str, reply: str) -> Verdict | None:
     is_loosely = [key.removeprefix("the ") for key in keys] == sorted(
         (key.removeprefix("the ") for key in keys), reverse=is_reversed
     )
-    given = _GIVEN.search(line)
-    items = counting.comma_items((given["l"] or given["m"]).strip()) if given else None
+    item_list = _ITEM_LIST.search(line)
+    items = counting.comma_items((item_list["l"] or item_list["m"]).strip()) if item_list else None
     if not is_sorted and not is_loosely:
         return Verdict(False, "the items are not in alphabetical order", "form")
     if items is None or len(items) < 3 or (not is_sorted and not is_loosely):

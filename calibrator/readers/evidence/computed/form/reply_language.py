@@ -183,27 +183,27 @@ def _translation(exchange: Exchange) -> Verdict | None:
         return None
     target = codes.pop()
     text = text_to_translate(exchange)
-    said = exchange.reply.strip()
-    if text and _is_copied(said, text) and target not in languages_of(text):
+    translation = exchange.reply.strip()
+    if text and _is_copied(translation, text) and target not in languages_of(text):
         return Verdict(False, "the text is not translated", "translation")
-    asked = exchange.wishes[:MAX_TEXT].replace(text, " ") if text else exchange.wishes[:MAX_TEXT]
+    wishes = exchange.wishes[:MAX_TEXT].replace(text, " ") if text else exchange.wishes[:MAX_TEXT]
     if re.search(
         r"\b(?:and then|explain|criti\w*|comment|word by word|both"
         r"|table|pronunciation|grammar|notes?)\b",
-        asked,
+        wishes,
         re.IGNORECASE,
     ):
         return None
     if _SAY.search(exchange.request[:MAX_TEXT]):
         return None  # the answer may be a sentence about the translation
-    verdict = _judge(said, target, "the translation is not in {}", least=3)
+    verdict = _judge(translation, target, "the translation is not in {}", least=3)
     if verdict is None:
         return None
     return Verdict(False, verdict.reason, "translation")
 
 
-def _is_copied(said: str, text: str) -> bool:
-    """Return whether the reply `said` repeats the text to translate.
+def _is_copied(translation: str, text: str) -> bool:
+    """Return whether the reply `translation` repeats the text to translate.
 
     False for names and one word.
     """
@@ -212,7 +212,7 @@ def _is_copied(said: str, text: str) -> bool:
     is_mostly_names = is_mostly_names and not languages_of(text, 2)
     if (len(words) < 2 or is_mostly_names) and script_of(text)[0] in ("LATIN", ""):
         return False
-    reply, own = _plain_words(said), _plain_words(text)
+    reply, own = _plain_words(translation), _plain_words(text)
     return reply == own or (len(own) > 15 and own in reply and len(reply) < 1.5 * len(own))
 
 
@@ -261,10 +261,10 @@ def _as_user(exchange: Exchange) -> Verdict | None:
     found = languages_of(prose_of(reply), 5)
     if not found or language in found:
         return None
-    said = [turn.text for turn in conversation.earlier if turn.role == "user"]
-    if _OPEN.search("\n".join((conversation.rules, request, *said))[:MAX_TEXT]):
+    user_texts = [turn.text for turn in conversation.earlier if turn.role == "user"]
+    if _OPEN.search("\n".join((conversation.rules, request, *user_texts))[:MAX_TEXT]):
         return None
-    if any(languages_of(text, 8) & found for text in (conversation.rules, *said[-1:])):
+    if any(languages_of(text, 8) & found for text in (conversation.rules, *user_texts[-1:])):
         return None
     name = NAMES["zh" if "zh" in found else min(found)]
     return Verdict(False, f"the user writes {NAMES[language]}, the reply is in {name}", "language")

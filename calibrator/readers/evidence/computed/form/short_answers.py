@@ -253,7 +253,7 @@ def judge_label(reply: str, labels: list[str], *, is_only: bool) -> Verdict | No
     named = [
         label for label in named if not any(label != other and label in other for other in named)
     ]
-    shown = ", ".join(labels[:6]) + (", .." if len(labels) > 6 else "")
+    label_list = ", ".join(labels[:6]) + (", .." if len(labels) > 6 else "")
     if not named:
         if (len(text.split()) > 12 and not is_only) or re.search(
             r"\b(?:sorry|cannot|can't|please (?:provide|share))\b|\?$", text
@@ -264,7 +264,7 @@ def judge_label(reply: str, labels: list[str], *, is_only: bool) -> Verdict | No
             return None
         if any(len(label) > 4 and label[:4] in text for label in labels) and not is_only:
             return None
-        return Verdict(False, f"the label is none of {shown}", "label")
+        return Verdict(False, f"the label is none of {label_list}", "label")
     if is_only and len(named) > 1 and len(text.split()) <= 6:
         return Verdict(False, "the reply names several labels", "label")
     return None

@@ -245,7 +245,9 @@ _PROBLEM: Final = compile_guarded(
     r"|^\s*\(?A[.)][^\n]{1,400}\n\s*\(?B[.)]\s",  # options
     re.IGNORECASE | re.MULTILINE,
 )
-_ASKED: Final = re.compile(r"^(?P<head>[^:\n]{3,120}):\s+[^\n]*\?$")  # Answer briefly: why ..?
+_WISH_AND_QUESTION: Final = re.compile(
+    r"^(?P<head>[^:\n]{3,120}):\s+[^\n]*\?$"
+)  # Answer briefly: why ..?
 _SPLIT: Final = re.compile(r"(?<=[.!?])[\"”')]*\s+|\n+|(?<=[?!])(?=[A-Z])")
 
 
@@ -285,7 +287,7 @@ def _is_json(exchange: Exchange) -> bool:
 def sentences_of(text: str) -> list[str]:
     """Return the sentences of an instruction that state wishes without a condition, at most 80."""
     parts = [part.strip() for part in _SPLIT.split(text) if part.strip()]
-    heads = [_ASKED.sub(r"\g<head>", part) for part in parts[:80]]
+    heads = [_WISH_AND_QUESTION.sub(r"\g<head>", part) for part in parts[:80]]
     return [part for part in heads if is_unconditional(part)]
 
 

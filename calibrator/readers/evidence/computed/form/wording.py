@@ -164,15 +164,15 @@ def _letters(text: str) -> str:
 
 def _is_at(body: str, wanted: str, *, is_start: bool, is_letter: bool) -> bool:
     """Return whether a reply begins (`is_start`) or ends with some words, a letter or a mark."""
-    said, words = _letters(body), _letters(wanted)
+    letters, words = _letters(body), _letters(wanted)
     if not words:  # a mark, such as !
         plain = body.strip(" \n*_\"'")
         return plain.startswith(wanted) if is_start else plain.endswith(wanted)
     if is_letter:
-        return said.startswith(words) if is_start else said.endswith(words)
+        return letters.startswith(words) if is_start else letters.endswith(words)
     if is_start:
-        return said.startswith(words)
-    return said.endswith(words)
+        return letters.startswith(words)
+    return letters.endswith(words)
 
 
 _EVERY: Final = re.compile(
@@ -192,19 +192,19 @@ def letters_fault(sentences: list[str], reply: str) -> str | None:
 
     None if no word does.
     """
-    said = counting.words(reply)
+    words = counting.words(reply)
     for sentence in sentences:
         found = _EVERY.search(sentence)
-        if found and len(said) <= 60:
-            wrong = [word for word in said if word[:1].casefold() != found["l"].casefold()]
-            if wrong and len(said) > 1:
+        if found and len(words) <= 60:
+            wrong = [word for word in words if word[:1].casefold() != found["l"].casefold()]
+            if wrong and len(words) > 1:
                 return f'"{wrong[0]}" does not start with {found["l"]}'
         found = _LETTERED.search(sentence)
-        if found and len(said) == 1:
+        if found and len(words) == 1:
             written = found["n"].casefold()
             number = counting.value_of(written)
-            if len(said[0]) != number:
-                return f'"{said[0]}" has {len(said[0])} letters, not {number}'
+            if len(words[0]) != number:
+                return f'"{words[0]}" has {len(words[0])} letters, not {number}'
     return None
 
 

@@ -78,10 +78,13 @@ def example_bugs(tree: ast.Module, request: str, reply: str) -> Iterator[Finding
     if not known:
         return
     steps = MAX_STEPS
-    asked = [] if _IS_REPORT.search(request) else [*examples_in(request, known)]
-    if len({isinstance(each.value, list) for each in asked}) > 1:
-        asked = []
-    for examples in ([*examples_in(reply, known), *_of_nothing(functions, request)], asked):
+    request_examples = [] if _IS_REPORT.search(request) else [*examples_in(request, known)]
+    if len({isinstance(each.value, list) for each in request_examples}) > 1:
+        request_examples = []
+    for examples in (
+        [*examples_in(reply, known), *_of_nothing(functions, request)],
+        request_examples,
+    ):
         faults, count = [], 0
         for example in examples[:MAX_EXAMPLES]:
             evaluator = Evaluator(tree, min(steps, MAX_STEPS // 3))
@@ -92,7 +95,7 @@ def example_bugs(tree: ast.Module, request: str, reply: str) -> Iterator[Finding
             if steps <= 0:
                 return
         if faults:
-            is_sure = examples is not asked or 2 * len(faults) >= count
+            is_sure = examples is not request_examples or 2 * len(faults) >= count
             yield Finding(False if is_sure else None, -MAX_SHIFT if is_sure else -2.0, faults[0])
             return
 

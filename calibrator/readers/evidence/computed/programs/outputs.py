@@ -70,10 +70,10 @@ def verify_output(exchange: Exchange) -> Verdict | None:
         if opened:
             return _judge_value(evaluator, opened["f"], opened["c"], exchange.reply)
         outside = request[: found.start()] + request[found.end() :]
-        asked = _CALL.search(outside)
-        call = None if asked is None else text_in_brackets(outside, asked.end() - 1)
-        if asked is not None and call is not None and f"def {asked['f']}(" in code:
-            return _judge_value(evaluator, asked["f"], call, exchange.reply)
+        called = _CALL.search(outside)
+        call = None if called is None else text_in_brackets(outside, called.end() - 1)
+        if called is not None and call is not None and f"def {called['f']}(" in code:
+            return _judge_value(evaluator, called["f"], call, exchange.reply)
         evaluator.run()
         return _judge_lines(evaluator.printed, exchange.reply)
     except (NotComputableError, RaisedError, RecursionError):
@@ -117,17 +117,17 @@ def _judge_value(evaluator: Evaluator, name: str, call: str, reply: str) -> Verd
         return None
     evaluator.define()
     value = evaluator.call(name, list(args))
-    said = _answer(reply)
-    if said is None:
+    answer = _answer(reply)
+    if answer is None:
         return None
-    read = read_literal(said)
-    is_right = said.strip() in (str(value), repr(value), repr(value)[1:-1]) or (
+    read = read_literal(answer)
+    is_right = answer.strip() in (str(value), repr(value), repr(value)[1:-1]) or (
         read is not None and type(read) is type(value) and is_same_value(value, read)
     )
     if not is_right and read is None and not isinstance(value, str):
         return None
-    shown = f"{name}{call}"[:80]
-    return Verdict(is_right, f"{shown} is {value!r:.80}", "code")
+    call_text = f"{name}{call}"[:80]
+    return Verdict(is_right, f"{call_text} is {value!r:.80}", "code")
 
 
 def _answer(reply: str) -> str | None:
@@ -139,10 +139,10 @@ def _answer(reply: str) -> str | None:
     fields = _FIELD.findall(reply)
     if fields:
         try:
-            said = str(json.loads(fields[-1]))
+            answer = str(json.loads(fields[-1]))
         except ValueError:
             return None
-        return said.rpartition(" == ")[2] if said.startswith("assert ") else said
+        return answer.rpartition(" == ")[2] if answer.startswith("assert ") else answer
     found = list(_ANSWER.finditer(reply))
     if found:
         return (found[-1]["a"] or found[-1]["b"]).strip()
@@ -158,14 +158,14 @@ def _judge_lines(lines: list[str], reply: str) -> Verdict | None:
     lines = [line.strip() for line in lines if line.strip()]
     if not lines or len(lines) > 20:
         return None
-    said = " ".join(reply.replace("`", " ").replace("*", " ").split())
-    shown = ", ".join(lines)[:80]
+    plain_reply = " ".join(reply.replace("`", " ").replace("*", " ").split())
+    printed = ", ".join(lines)[:80]
     for line in dict.fromkeys(lines):
         plain = " ".join(line.replace("`", " ").replace("*", " ").split())
-        if not re.search(rf"(?<![\w.]){re.escape(plain)}(?![\w]|\.\d)", said):
-            return Verdict(False, f"the code prints {shown}", "code")
+        if not re.search(rf"(?<![\w.]){re.escape(plain)}(?![\w]|\.\d)", plain_reply):
+            return Verdict(False, f"the code prints {printed}", "code")
     block = re.search(r"```\w*\n(?P<b>.*?)\n?```|`(?P<i>[^`\n]+)`", reply, re.DOTALL)
     first = [] if block is None else (block["b"] or block["i"] or "").splitlines()
     if [line.strip() for line in first if line.strip()] == lines:
-        return Verdict(True, f"the code prints {shown}", "code")
+        return Verdict(True, f"the code prints {printed}", "code")
     return None

@@ -15,9 +15,11 @@ from calibrator.readers.evidence.computed.basics.verdict import (
     Verdict,
 )
 from calibrator.readers.evidence.computed.structured.json_days import fault_of_days
-from calibrator.readers.evidence.computed.structured.json_labels import fault_of_labels
+from calibrator.readers.evidence.computed.structured.json_key_faults import (
+    fault_of_labels,
+    fault_of_remarks,
+)
 from calibrator.readers.evidence.computed.structured.json_relations import fault_of_relations
-from calibrator.readers.evidence.computed.structured.json_remarks import fault_of_remarks
 from calibrator.readers.evidence.computed.structured.json_requests import (
     JsonRequest,
     read_request,
@@ -347,12 +349,14 @@ def fault_of_translation(value: Any, source: Any) -> str | None:
     """
     if not isinstance(source, dict):
         return None
-    made = dict(zip(range(MAX_LEAVES), leaves(value), strict=False)).values()
-    texts = {path: leaf for path, leaf in made if isinstance(leaf, str)}
-    given = [(path, leaf) for path, leaf in leaves(source) if isinstance(leaf, str)][:MAX_LEAVES]
-    if not any(path in texts for path, _ in given):
+    translated = dict(zip(range(MAX_LEAVES), leaves(value), strict=False)).values()
+    texts = {path: leaf for path, leaf in translated if isinstance(leaf, str)}
+    source_texts = [(path, leaf) for path, leaf in leaves(source) if isinstance(leaf, str)][
+        :MAX_LEAVES
+    ]
+    if not any(path in texts for path, _ in source_texts):
         return None  # the translation has another form
-    for path, leaf in given:
+    for path, leaf in source_texts:
         if path not in texts:
             return f'the key "{".".join(path)[:60]}" is missing'
         wanted, found = Counter(_FIXED.findall(leaf)), Counter(_FIXED.findall(texts[path]))

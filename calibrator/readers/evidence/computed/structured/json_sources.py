@@ -132,13 +132,13 @@ def is_converted(path: Sequence[str], text: str, ask: str) -> bool:
     wanted = {measure for word in words if (measure := _measure(word)) is not None}
     if not wanted:
         return False
-    given: dict[str, set[Fraction]] = {}
+    stated_sizes: dict[str, set[Fraction]] = {}
     for word in {found.casefold() for found in _UNIT_WORD.findall(text[:MAX_READ])}:
         if (measure := _measure(word)) is not None:
-            given.setdefault(measure[0], set()).add(measure[1])
+            stated_sizes.setdefault(measure[0], set()).add(measure[1])
     if any(dimension == "time" for dimension, _ in wanted) and _CLOCK.search(text[:MAX_READ]):
         return True
-    return any(given.get(dimension, set()) - {size} for dimension, size in wanted)
+    return any(stated_sizes.get(dimension, set()) - {size} for dimension, size in wanted)
 
 
 def is_spelled_out(leaf: str, text: str) -> bool:

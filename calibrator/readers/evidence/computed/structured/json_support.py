@@ -107,7 +107,8 @@ class ValueSupport:
 class _Data:
     """A text in words with the positions of each word.
 
-    `declined` and `said` are the ranges of characters that an assistant declined or a user said.
+    `declined` are the ranges of characters (start, end) of the assistant's turns that the next
+    turn declines, such as an offer; `user_ranges` those of the turns of all others.
     """
 
     text: str
@@ -116,10 +117,10 @@ class _Data:
     starts: list[int] = field(default_factory=list)
     places: dict[str, list[int]] = field(default_factory=dict)
     declined: list[tuple[int, int]] = field(default_factory=list)
-    said: list[tuple[int, int]] = field(default_factory=list)
+    user_ranges: list[tuple[int, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Fill the words with their positions, and the ranges of user's and declined turns."""
+        """Fill the words with their positions, and the ranges of declined and of others' turns."""
         for found in _WORD.finditer(self.text):
             for word in plain_words(found[0]).split():
                 self.places.setdefault(word, []).append(len(self.words))
@@ -128,10 +129,10 @@ class _Data:
                 self.starts.append(found.start())
         turns = [(each.start(), each["who"], each.end()) for each in _SPEAKER.finditer(self.text)]
         turns.append((len(self.text), "", len(self.text)))
-        for (start, who, begin), (end, _, said) in pairwise(turns):
+        for (start, who, begin), (end, _, next_begin) in pairwise(turns):
             if not _ASSISTS.search(who):
-                self.said.append((begin, end))
-            elif _DECLINES.match(self.text, said):
+                self.user_ranges.append((begin, end))
+            elif _DECLINES.match(self.text, next_begin):
                 self.declined.append((start, end))
 
     def has(self, word: str) -> bool:
@@ -191,8 +192,8 @@ def features_of(
         f"{'User' if turn.role == 'user' else 'Assistant'}: {turn.text}"
         for turn in conversation.earlier
     )
-    said = f"{earlier}\nUser: {text}" if earlier else text
-    data = _Data("\n\n".join((*conversation.results, said))[:MAX_DATA])
+    dialogue = f"{earlier}\nUser: {text}" if earlier else text
+    data = _Data("\n\n".join((*conversation.results, dialogue))[:MAX_DATA])
     reading = _ValueLookup(
         data, SourceText(f"{rules}\n{data.text}"[: 2 * MAX_DATA]), wanted, found, ask
     )
@@ -408,7 +409,7 @@ class _ValueLookup:
         """
         known = set().union(*used)
         free = [start for values, start in stated if not values & known]
-        free = [at for at in free if any(begin <= at < end for begin, end in self.data.said)]
+        free = [at for at in free if any(begin <= at < end for begin, end in self.data.user_ranges)]
         count = 0
         for wanted in used:
             last = max((start for values, start in stated if values & wanted), default=None)

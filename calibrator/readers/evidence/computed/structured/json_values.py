@@ -367,13 +367,13 @@ def _is_other_date(leaf: str, plain: str, source: SourceText) -> bool | None:
             is_moved = _RELATIVE.search(source.text) or _SHIFTED.search(source.text)
             return bool(known) and not is_moved
         years = {day.year for found in dates for day in found.values if found.has_year}
-        given = {
+        known_years = {
             day.year
             for found in source.dates
             for day in found.values
             if found.has_year and (day.month, day.day) in wanted
         }
-        if years and given and not years & given:
+        if years and known_years and not years & known_years:
             return True
         return False if not times else _is_other_time(times, plain, source)
     if times and (TIME_KEY.search(plain) or times[0].start == 0 or dates):

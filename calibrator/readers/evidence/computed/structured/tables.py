@@ -107,10 +107,10 @@ def _question(exchange: Exchange) -> str | None:
         for line in exchange.request.splitlines()
         if line.strip() and line.count("|") < 2 and "\t" not in line
     ]
-    asked = [
+    questions = [
         part for line in lines for part in re.split(r"(?<=[.:])\s+", line) if part.endswith("?")
     ]
-    return asked[0] if len(asked) == 1 else None
+    return questions[0] if len(questions) == 1 else None
 
 
 def _words(text: str) -> set[str]:
@@ -285,7 +285,7 @@ def _states_cell(reply: str, cell: str, others: set[str], reason: str) -> Verdic
     if len(numbers) == 1 and _numeric([cell]):
         is_right = states_number(reply, numbers[0].value)
         return None if is_right is None else Verdict(is_right, reason, "table")
-    said = _space_words(reply)
+    plain_reply = _space_words(reply)
     plain = {other: _space_words(other) for other in others | {cell}}
     if not plain[cell].strip():
         return None
@@ -294,10 +294,10 @@ def _states_cell(reply: str, cell: str, others: set[str], reason: str) -> Verdic
         for other in others
         if other != cell
         and plain[other].strip()
-        and plain[other] in said
+        and plain[other] in plain_reply
         and plain[other] not in plain[cell]
     ]
-    if plain[cell] in said:
+    if plain[cell] in plain_reply:
         return None if wrong else Verdict(True, reason, "table")
     return Verdict(False, reason, "table") if wrong else None
 

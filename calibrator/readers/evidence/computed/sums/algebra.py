@@ -105,8 +105,8 @@ def _fractions(text: str) -> RightAnswer | None:
         return None
     is_share = found["k"].casefold().startswith("percent")
     value = read.value * 100 if is_share else read.value
-    shown = f"{found['a']} is {number_text(value)}{' %' if is_share else ''}"
-    return RightAnswer(shown, "arithmetic", value, (read.value, *read.numbers) if is_share else ())
+    reason = f"{found['a']} is {number_text(value)}{' %' if is_share else ''}"
+    return RightAnswer(reason, "arithmetic", value, (read.value, *read.numbers) if is_share else ())
 
 
 _EQUATION: Final = re.compile(
@@ -202,8 +202,8 @@ def _figure(text: str) -> RightAnswer | None:
         radius = first / 2 if "diameter" in text.casefold() else first
         exact = radius * radius if what == "area" else 2 * radius
         answer = RightAnswer("", "arithmetic", exact * Fraction(math.pi), (first,), is_rough=True)
-        shown = f"the {what} is {number_text(exact)}π, {number_text(exact * Fraction(math.pi), 2)}"
-        return replace(answer, reason=shown, exact_pi=exact)
+        reason = f"the {what} is {number_text(exact)}π, {number_text(exact * Fraction(math.pi), 2)}"
+        return replace(answer, reason=reason, exact_pi=exact)
     if value is None or (what == "volume" and figure != "cube"):
         return None
     known = () if value in (first, second) else (first, second or first)

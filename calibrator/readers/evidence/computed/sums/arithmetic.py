@@ -144,8 +144,8 @@ def compute(question: str, is_comma_decimal: bool = False) -> RightAnswer | None
         return _round_answer(RightAnswer(number_text(value, 8), "arithmetic", value, known), digits)
     rounded = _ROUND.sub("", question) if digits else question
     parts = [part for part in _SENTENCE.split(rounded) if part.strip(" .?!")]
-    asked = [part for part in parts if not _FORMAT.match(part)] or parts[:1]
-    main = " ".join(asked).strip()
+    question_parts = [part for part in parts if not _FORMAT.match(part)] or parts[:1]
+    main = " ".join(question_parts).strip()
     main = without_verbs(_from_lead(main))
     words = set(letters_in(main.casefold()))
     for form, needed in _FORMS:
@@ -175,19 +175,19 @@ def _from_lead(text: str) -> str:
     return text[found.end() :]
 
 
-def _round_answer(answer: RightAnswer, asked: re.Match[str]) -> RightAnswer | None:
+def _round_answer(answer: RightAnswer, rounding: re.Match[str]) -> RightAnswer | None:
     """Return an answer rounded as the question asks.
 
-    An example is `to two decimals` or `to the nearest ten`. `asked` is a match of `_ROUND`. An
+    An example is `to two decimals` or `to the nearest ten`. `rounding` is a match of `_ROUND`. An
     answer that is no number is unchanged.
     """
     if answer.number is None:
         return answer
-    if asked["places"]:
-        places = _PLACES.get(asked["places"].casefold()) or int(asked["places"])
+    if rounding["places"]:
+        places = _PLACES.get(rounding["places"].casefold()) or int(rounding["places"])
         step = Fraction(1, 10**places)
     else:
-        unit = asked["unit"].casefold()
+        unit = rounding["unit"].casefold()
         step = _UNITS.get(unit) or _UNITS[unit.rstrip("s")]
     return with_step(answer, step)
 
@@ -214,15 +214,15 @@ def _expression(text: str, is_comma: bool) -> RightAnswer | None:
     rest = text[lead.end() :] if lead else text
     if not has_only_words(rest, _TAIL_WORDS):
         return None
-    shown = _TAIL.sub("", rest).strip()
-    read = read_expression(shown, is_comma)
+    source = _TAIL.sub("", rest).strip()
+    read = read_expression(source, is_comma)
     if read is None:
         return None
     if not lead and not _is_sum(rest, read):
         return None
-    if lead and not _has_operation(shown, read):
+    if lead and not _has_operation(source, read):
         return None
-    return _sum_answer(shown, read)
+    return _sum_answer(source, read)
 
 
 def _is_sum(text: str, read: Expression) -> bool:
@@ -247,10 +247,10 @@ def _has_operation(text: str, read: Expression) -> bool:
     return True
 
 
-def _sum_answer(shown: str, read: Expression) -> RightAnswer:
-    """Return the answer of an expression; `shown` is its source."""
-    is_simple = bool(re.fullmatch(r"[\d\s.,+*/×x·÷^()−-]+", shown))
-    text = f"{shown} {'=' if is_simple else 'is'} {number_text(read.value)}"
+def _sum_answer(source: str, read: Expression) -> RightAnswer:
+    """Return the answer of an expression; `source` is its source."""
+    is_simple = bool(re.fullmatch(r"[\d\s.,+*/×x·÷^()−-]+", source))
+    text = f"{source} {'=' if is_simple else 'is'} {number_text(read.value)}"
     return RightAnswer(text, "arithmetic", read.value, tuple(read.numbers))
 
 
@@ -293,9 +293,11 @@ def about_lists(text: str, is_comma: bool) -> RightAnswer | None:
     value = _of_list(what, items)
     if value is None:
         return None
-    shown = ", ".join(number_text(item) for item in items)
+    listed = ", ".join(number_text(item) for item in items)
     known = () if value in items else tuple(items)
-    return RightAnswer(f"the {what} of {shown} is {number_text(value)}", "arithmetic", value, known)
+    return RightAnswer(
+        f"the {what} of {listed} is {number_text(value)}", "arithmetic", value, known
+    )
 
 
 def _items(text: str, is_comma: bool) -> list[Fraction] | None:

@@ -195,9 +195,9 @@ def _series(text: str) -> RightAnswer | None:
         return None
     if not 0 < len(series) <= MAX_SERIES:
         return None
-    shown = ", ".join(map(str, series[:12])) + (", .." if len(series) > 12 else "")
+    listed = ", ".join(map(str, series[:12])) + (", .." if len(series) > 12 else "")
     return RightAnswer(
-        f"they are {shown}",
+        f"they are {listed}",
         "arithmetic",
         series=tuple(map(Fraction, series)),
         known=tuple(map(Fraction, known)),

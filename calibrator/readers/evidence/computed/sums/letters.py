@@ -124,8 +124,8 @@ def about_letters(question: str) -> RightAnswer | None:
     if found:
         letter = next(found[key] for key in ("c", "c2", "c3", "c4") if found[key]).casefold()
         count = found["w"].casefold().count(letter)
-        shown = f'"{found["w"]}" has {count} "{letter}"'
-        return RightAnswer(shown, "letters", Fraction(count))
+        reason = f'"{found["w"]}" has {count} "{letter}"'
+        return RightAnswer(reason, "letters", Fraction(count))
     found = _KIND.match(question)
     if found and found["kind"].casefold() != "syllables":
         word, kind = found["w"].casefold(), found["kind"].casefold()

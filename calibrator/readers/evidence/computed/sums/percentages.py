@@ -159,12 +159,12 @@ def about_percentages(text: str, is_comma: bool) -> RightAnswer | None:
         if not first or second is None:
             return None
         value = (second - first) / abs(first) * 100
-        shown = (
+        reason = (
             f"from {number_text(first)} to {number_text(second)} is a"
             f" change of {number_text(value, 2)} %"
         )
         return RightAnswer(
-            shown, "arithmetic", abs(value), (first, second, -abs(value)), is_rough=True
+            reason, "arithmetic", abs(value), (first, second, -abs(value)), is_rough=True
         )
     return _change_amount(text, is_comma)
 
@@ -191,11 +191,11 @@ def _change_amount(text: str, is_comma: bool) -> RightAnswer | None:
     ):
         return None
     value = start * (100 + (-share if is_less else share)) / 100
-    shown = (
+    reason = (
         f"{number_text(start)} {'minus' if is_less else 'plus'}"
         f" {number_text(share)} % is {number_text(value)}"
     )
-    return RightAnswer(shown, "arithmetic", value, (start, share, abs(value - start)))
+    return RightAnswer(reason, "arithmetic", value, (start, share, abs(value - start)))
 
 
 def about_steps(text: str, is_comma: bool) -> RightAnswer | None:
@@ -228,16 +228,18 @@ def about_steps(text: str, is_comma: bool) -> RightAnswer | None:
         part = value * abs(step) / 100
         value += part if step > 0 else -part
         known += [part, value, Fraction(abs(step)), Fraction(100 - abs(step)), Fraction(100 + step)]
-    shown = f"{number_text(price)} {' '.join(_sign(step) for step in steps)}"
+    computation = f"{number_text(price)} {' '.join(_sign(step) for step in steps)}"
     if people:
         count = Fraction(next(people[key] for key in ("a", "b", "c") if people[key]))
         if not count:
             return None
         known.append(count)
-        value, shown = value / count, f"{shown} for each of {count}"
+        value, computation = value / count, f"{computation} for each of {count}"
     rounded = Fraction(round(value * 100), 100)
     known = [each for each in known if each != rounded]
-    return RightAnswer(f"{shown} is {number_text(rounded)}", "arithmetic", rounded, tuple(known))
+    return RightAnswer(
+        f"{computation} is {number_text(rounded)}", "arithmetic", rounded, tuple(known)
+    )
 
 
 def _sign(step: Fraction) -> str:

@@ -90,9 +90,9 @@ def _prices(text: str) -> RightAnswer | None:
     if found and found["kind"]:
         price, share = _value(found["a"]), _value(found["p"])
         added = price * share / 100
-        asked = found["ask"].casefold()
-        is_total = bool(re.search(r"total|altogether|pay|overall|in all|final", asked))
-        if is_total == bool(re.search(r"\b(?:the|my) (?:tip|tax)\b", asked)):
+        question = found["ask"].casefold()
+        is_total = bool(re.search(r"total|altogether|pay|overall|in all|final", question))
+        if is_total == bool(re.search(r"\b(?:the|my) (?:tip|tax)\b", question)):
             return None
         value = price + added if is_total else added
         reason = f"{number_text(price)} with {number_text(share)} % is {number_text(value)}"
@@ -294,8 +294,8 @@ def _solve_story(text: str) -> RightAnswer | None:
     found = _BOUGHT.match(text)
     if found:
         count, price = int(found["n"]), _value(found["a"])
-        shown = f"{count} * {number_text(price)} = {number_text(count * price)}"
-        return RightAnswer(shown, "arithmetic", count * price, (Fraction(count), price))
+        reason = f"{count} * {number_text(price)} = {number_text(count * price)}"
+        return RightAnswer(reason, "arithmetic", count * price, (Fraction(count), price))
     found = _RECIPE.match(text)
     if found and int(found["n"]):
         amount, people, wanted = _value(found["a"]), int(found["n"]), int(found["m"])

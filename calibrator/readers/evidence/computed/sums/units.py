@@ -256,11 +256,11 @@ def compare_quantities(question: str, is_comma_decimal: bool = False) -> RightAn
         return None
     is_first = (sizes[0] < sizes[1]) == (found["k"].casefold() in _LESS)
     if found.re is statement:
-        shown = f"{found['a']} is {'' if is_first else 'not '}{found['k']} than {found['b']}"
-        return RightAnswer(shown, "units", is_yes=is_first)
+        reason = f"{found['a']} is {'' if is_first else 'not '}{found['k']} than {found['b']}"
+        return RightAnswer(reason, "units", is_yes=is_first)
     right, wrong = (found["a"], found["b"]) if is_first else (found["b"], found["a"])
-    shown = f"{right} is {found['k']} than {wrong}"
-    return RightAnswer(shown, "units", words=(right,), others=(wrong,), is_first=True)
+    reason = f"{right} is {found['k']} than {wrong}"
+    return RightAnswer(reason, "units", words=(right,), others=(wrong,), is_first=True)
 
 
 def judge_conversion(
@@ -272,7 +272,7 @@ def judge_conversion(
     """
     quantities = _quantities(reply[:MAX_TEXT], is_comma_decimal)
     wanted = conversion.result
-    shown = (
+    reason = (
         f"{number_text(conversion.value)} {conversion.unit.name} are"
         f" {number_text(wanted)} {conversion.target.name}"
     )
@@ -287,9 +287,9 @@ def judge_conversion(
     if not judged:
         return None
     if True in judged and (judged[-1] is True or judged[0] is True):
-        return Verdict(True, shown, "units")
+        return Verdict(True, reason, "units")
     if all(each is False for each in judged) and len(judged) <= 4:
-        return Verdict(False, shown, "units")
+        return Verdict(False, reason, "units")
     return None
 
 
