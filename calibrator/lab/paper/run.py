@@ -17,18 +17,22 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from calibrator.errors import JudgingError, OutputError
 from calibrator.lab.paper.catalogue import CATALOGUE, NOT_HERE, Entry
 from calibrator.lab.paper.pages import as_html, as_json, as_markdown, drawings_of
-from calibrator.lab.paper.paper_numbers import paper_lines
 from calibrator.lab.paper.sections.scored import Extent, ScoredRows
-from calibrator.lab.paper.sections.tables import ReportTable, columns_of, table_of
+from calibrator.lab.paper.sections.tables import ReportTable, TableLine, columns_of, table_of
 from calibrator.rows.kept_scores import code_digest, digest_of_rows
 from calibrator.scorer import opinion_of
+
+_BESIDE = ("row", "label", "doubt")
 
 MARK = "run.json"
 FEWEST = 200  # with fewer rows a table may lack those of some kind, and a library fails
@@ -217,3 +221,33 @@ def _note_time(folder: Path, name: str, seconds: float) -> None:
     with suppress(OSError, ValueError):
         known = json.loads(path.read_text(encoding="utf-8"))
     _replace(path, json.dumps({**known, name: round(seconds, 1)}, indent=1) + "\n")
+
+
+@cache
+def _read_numbers() -> dict[str, Any]:
+    """Return the content of `numbers.yaml`, read once: the keys `doubts` and `tables`.
+
+    `doubts` maps a key to its text, and `tables` a table's id to a list of lines.
+    """
+    text = files("calibrator.lab.paper").joinpath("numbers.yaml").read_text(encoding="utf-8")
+    found: dict[str, Any] = yaml.safe_load(text)
+    return found
+
+
+def paper_lines(table: str) -> list[TableLine]:
+    """Return the paper's lines of the table with this id, such as `main`; [] if it has none.
+
+    The `doubt` of a suspect line is `KEY: text`, and "" otherwise. All other keys of a line are its
+    values.
+    """
+    doubts = _read_numbers()["doubts"]
+    return [
+        TableLine(
+            str(each["label"]),
+            {key: value for key, value in each.items() if key not in _BESIDE},
+            each["row"],
+            is_paper=True,
+            doubt=f"{doubt}: {doubts[doubt]}" if (doubt := each.get("doubt")) else "",
+        )
+        for each in _read_numbers()["tables"].get(table, ())
+    ]

@@ -19,8 +19,7 @@ from calibrator.lab.training.fits.inspection.config import InspectorConfig
 from calibrator.lab.training.fits.inspection.training import TaughtLessons
 from calibrator.lab.training.fits.knowledge.lessons import KnowledgeConfig
 from calibrator.lab.training.fits.opinion import OpinionConfig
-from calibrator.lab.training.rows.examples import Example, disguise_rows, tokenize
-from calibrator.lab.training.rows.outliers import OutlierSource
+from calibrator.lab.training.rows.examples import Example, OutlierSource, disguise_rows, tokenize
 from calibrator.lab.training.rows.run_folder import adopt_folder
 from calibrator.lab.training.stages.abilities import AbilityConfig
 from calibrator.lab.training.stages.forest import ForestConfig, ForestInputs

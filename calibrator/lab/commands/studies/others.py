@@ -174,7 +174,7 @@ def _readers_without(rows: Sequence[Row], run: Path, calibrator: str) -> dict[st
     """
     from calibrator.checkpoints.checkpoint import resolve_checkpoint
     from calibrator.embedded.parts import read_checkpoint
-    from calibrator.lab.studies.trained.opinion_leave_out import readers_without
+    from calibrator.lab.studies.trained.opinion_study import readers_without
 
     benchmarks = {row.benchmark or "" for row in rows}
     with Progress("fitting", len(benchmarks)) as progress:

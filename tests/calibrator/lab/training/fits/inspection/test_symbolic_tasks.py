@@ -9,9 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from calibrator.lab.training.fits.inspection.config import InspectorConfig
-from calibrator.lab.training.fits.inspection.lessons import lessons_of
+from calibrator.lab.training.fits.inspection.lessons import BENCHMARK, lessons_of, symbolic_rows
 from calibrator.lab.training.fits.inspection.symbolic_kinds import KINDS, SymbolicTask
-from calibrator.lab.training.fits.inspection.symbolic_tasks import BENCHMARK, symbolic_rows
 from tests.calibrator.readers.inspection.test_inspector import rows
 
 CLOSES = {"(": ")", "[": "]", "{": "}", "<": ">"}
