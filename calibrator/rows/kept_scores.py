@@ -54,7 +54,7 @@ JUDGING_ROOMS = (
     "calibrator/lab/judging/evaluation/",
     "calibrator/lab/paper/",
     "calibrator/lab/reporting/",
-    "calibrator/lab/data/selecting/",
+    "calibrator/lab/data/selecting.py",
     "calibrator/lab/judging/sensitivity/",
 )
 DIGEST_LETTERS = 32  # 128 bits, so no two rows of a file share a digest

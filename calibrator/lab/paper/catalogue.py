@@ -12,10 +12,11 @@ from typing import Final
 
 from calibrator.lab.paper.sections.asked import asked_table
 from calibrator.lab.paper.sections.comparisons import main_table, significance_table, stated_table
-from calibrator.lab.paper.sections.failures import denied_table, failures_table
 from calibrator.lab.paper.sections.groups import (
     benchmarks_table,
     data_table,
+    denied_table,
+    failures_table,
     models_table,
     tiers_table,
     transfer_table,

@@ -3,7 +3,6 @@
 __all__ = [
     "asked",
     "comparisons",
-    "failures",
     "groups",
     "reading",
     "recalibration",
