@@ -152,8 +152,8 @@ def tool_call(item: Mapping[str, Any]) -> Json:
         return {"id": id, "type": "custom", "custom": custom}
     arguments = item.get("arguments")
     if not isinstance(arguments, str):
-        told = {key: value for key, value in item.items() if key not in _NO_ARGUMENTS}
-        arguments = _json(told if arguments is None else arguments)
+        fields = {key: value for key, value in item.items() if key not in _NO_ARGUMENTS}
+        arguments = _json(fields if arguments is None else arguments)
     function = {"name": name or kind, "arguments": arguments}
     return {"id": id, "type": "function", "function": function}
 
@@ -181,8 +181,8 @@ def answer_message(items: Iterable[Any]) -> Json:
         elif item.get("type") == "reasoning":
             thoughts += _texts(item.get("summary"), "text") + _texts(item.get("content"), "text")
         elif item.get("type") == "message":
-            said = commentary if item.get("phase") == "commentary" else texts
-            said += _texts(item.get("content"), "text")
+            destination = commentary if item.get("phase") == "commentary" else texts
+            destination += _texts(item.get("content"), "text")
             refusals += _texts(item.get("content"), "refusal")
     texts = texts or commentary
     message: Json = {"role": "assistant", "content": "\n".join(texts) if texts else None}
@@ -231,10 +231,10 @@ def blocks_message(blocks: Sequence[Any], arguments: Sequence[str | None] = ()) 
     message: Json = {"role": "assistant", "content": "".join(texts) if texts else None}
     if any(thoughts):
         message["reasoning_content"] = "\n".join(thoughts)
-    given = [*arguments, *(None for _ in blocks[len(arguments) :])]
+    arguments_of_blocks = [*arguments, *(None for _ in blocks[len(arguments) :])]
     calls = [
         _tool_use(block, streamed)
-        for block, streamed in zip(blocks, given, strict=True)
+        for block, streamed in zip(blocks, arguments_of_blocks, strict=True)
         if is_tool_use(block)
     ]
     return {**message, "tool_calls": calls} if calls else message

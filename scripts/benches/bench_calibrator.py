@@ -85,8 +85,8 @@ class Texts:
             words = self._rng.choices(self._words, k=12)
             records.append(f"id {self._rng.randrange(10_000)}: {' '.join(words)}")
         order, _, words = records[len(records) // 2].partition(": ")
-        given = json.dumps({"order": order.removeprefix("id "), "reason": words[:40]})
-        function = {"name": "cancel_order", "arguments": given}
+        arguments = json.dumps({"order": order.removeprefix("id "), "reason": words[:40]})
+        function = {"name": "cancel_order", "arguments": arguments}
         schema = {"type": "object", "properties": {"order": {"type": "string"}}}
         turns = [
             {"role": "system", "content": "Cancel orders that have not been sent, no others."},
@@ -95,7 +95,7 @@ class Texts:
         ]
         message = {"role": "assistant", "tool_calls": [{"type": "function", "function": function}]}
         tools = [{"type": "function", "function": {"name": "cancel_order", "parameters": schema}}]
-        return Item("\n".join(records), given, tool_use=ToolUse(turns, tools, message))
+        return Item("\n".join(records), arguments, tool_use=ToolUse(turns, tools, message))
 
 
 def median_ms(act: Callable[[], object], repeats: int, at_most_s: float) -> float:
@@ -174,14 +174,14 @@ def proxy_mb() -> float:
 
     Raises RuntimeError if the reply has no score.
     """
-    asked = {"model": "bench", "messages": [{"role": "user", "content": QUESTION}]}
+    body = {"model": "bench", "messages": [{"role": "user", "content": QUESTION}]}
     with (
         tempfile.TemporaryDirectory() as scratch,
         start([str(SERVERS), "upstream"]) as upstream,
         start_proxy(upstream.url, EMBEDDED, Path(scratch)) as proxy,
         httpx.Client(trust_env=False, timeout=60) as client,
     ):
-        reply = client.post(f"{proxy.url}/chat/completions", json=asked)
+        reply = client.post(f"{proxy.url}/chat/completions", json=body)
         if "x-pinocchio-confidence" not in reply.headers:
             raise RuntimeError(f"it was not scored: {reply.status_code} {dict(reply.headers)}")
         return memory_mb(proxy.pid)

@@ -57,24 +57,24 @@ def greeting_and_reply() -> tuple[list[str], httpx.Response]:
         )
         try:
             assert process.stdout is not None
-            said: list[str] = []
+            greeting: list[str] = []
             for line in process.stdout:
                 line = line.replace(str(port), PORT)
                 line = re.sub(r"(review desk http://127\.0\.0\.1):\d+", rf"\1:{DESK_PORT}", line)
-                said.append(line.rstrip())
+                greeting.append(line.rstrip())
                 if line.startswith("Ready"):
                     break
             url = URL.replace(PORT, str(port))
             body = {"model": "demo", "messages": [{"role": "user", "content": QUESTION}]}
             replies = [httpx.post(url, json=body, trust_env=False, timeout=30) for _ in range(9)]
             replies.sort(key=lambda reply: float(reply.headers["x-pinocchio-overhead-ms"]))
-            return said, replies[len(replies) // 2]
+            return greeting, replies[len(replies) // 2]
         finally:
             process.terminate()
             process.wait(20)
 
 
-def drawn(said: list[str], reply: httpx.Response) -> Console:
+def drawn(greeting: list[str], reply: httpx.Response) -> Console:
     """Return a console that recorded the picture: the server's lines, the request and the reply."""
     console = Console(record=True, width=WIDTH, file=StringIO(), highlight=False)
 
@@ -90,11 +90,11 @@ def drawn(said: list[str], reply: httpx.Response) -> Console:
         console.print(Text.assemble(("$ ", "green"), command), no_wrap=True)
 
     ask("scripts/serve")
-    for line in said:
+    for line in greeting:
         tell(re.sub("token=.*", "token=..", line))
     ask(f"curl -si {URL} -H 'content-type: application/json' \\")
-    asked = json.dumps({"model": "demo", "messages": [{"role": "user", "content": QUESTION}]})
-    tell(f"    -d '{asked}'")
+    body = json.dumps({"model": "demo", "messages": [{"role": "user", "content": QUESTION}]})
+    tell(f"    -d '{body}'")
     tell("HTTP/1.1 200 OK")
     confidence = reply.headers["x-pinocchio-confidence"]
     for name, value in reply.headers.items():

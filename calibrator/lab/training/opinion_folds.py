@@ -174,4 +174,4 @@ def _read(
         right = curve.apply_all(right) if curve else right
         found.append(logit(right * in_order))
     own = checkpoint.parts.forest or forest  # serving will use the checkpoint's vectors
-    return np.stack(found), own.difficulty.meanings([each.asked for each in seen_by_tower])
+    return np.stack(found), own.difficulty.meanings([each.question for each in seen_by_tower])

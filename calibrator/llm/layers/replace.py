@@ -138,13 +138,13 @@ def gated_delta_rule(
     size = CHUNK if value.device.type == "cpu" else GPU_CHUNK
     repeats = heads // key.shape[2]
     scale = key.shape[3] ** -0.5
-    asked = _chunks(_unit(query, repeats, scale), size)
+    queries = _chunks(_unit(query, repeats, scale), size)
     keys = _chunks(_unit(key, repeats, 1.0), size)
     values, strength = _chunks(value, size), _chunks(beta.unsqueeze(-1), size)
     # (B * H, N, C): each token's decay since its chunk's start
     faded = _chunks(decay.unsqueeze(-1), size).squeeze(-1).cumsum(-1)
     between = _decay(faded.unsqueeze(-1) - faded.unsqueeze(-2)).tril_()  # (B * H, N, C, C)
-    weights = (asked @ keys.mT).mul_(between)
+    weights = (queries @ keys.mT).mul_(between)
     system = (keys @ keys.mT).mul_(between).mul_(strength)
     # the systems of all chunks are solved together
     identity = torch.eye(size, device=value.device)
@@ -152,7 +152,7 @@ def gated_delta_rule(
     solved.mul_(strength.mT)
     written = keys * _decay(faded[..., -1:] - faded).unsqueeze(-1)  # faded to the chunk's end
     since = _decay(faded).unsqueeze(-1)
-    asked.mul_(since)
+    queries.mul_(since)
     keys.mul_(since)
     end = since[:, :, -1:]
     if state is None:
@@ -162,7 +162,7 @@ def gated_delta_rule(
     for at in range(values.shape[1]):
         news = torch.baddbmm(values[:, at], keys[:, at], carried, alpha=-1)
         fixed = torch.bmm(solved[:, at], news)
-        read = torch.bmm(asked[:, at], carried)
+        read = torch.bmm(queries[:, at], carried)
         values[:, at] = read.baddbmm_(weights[:, at], fixed)  # the values are not needed any more
         carried.mul_(end[:, at]).baddbmm_(written[:, at].mT, fixed)
     out = values.view(batch, heads, -1, width)[:, :, :length].transpose(1, 2)

@@ -91,11 +91,11 @@ class Others:
 
         All replies are waited for. Raises LoadError for a wrong one.
         """
-        begun, asked = time.monotonic(), []
+        begun, requests = time.monotonic(), []
         for number in range(int(for_s * PER_S)):
             await asyncio.sleep(max(0.0, begun + number / PER_S - time.monotonic()))
-            asked.append(asyncio.create_task(self._ask()))
-        await asyncio.gather(*asked)
+            requests.append(asyncio.create_task(self._ask()))
+        await asyncio.gather(*requests)
         seen, self.seen = self.seen, Seen()
         return seen
 

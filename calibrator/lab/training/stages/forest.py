@@ -122,7 +122,7 @@ def fit_forest(
     rng.bit_generator.state = described.drawn
     ability = abilities(data, names)
     hidden = rng.random(len(data.rows)) < config.name_dropout
-    asked = [row.asked for row in data.rows]
+    asked = [row.question for row in data.rows]
     difficulty, told = fit_difficulty(asked, data.questions, data.targets, vectors)
     features = described.features
     features[:, -2:] = np.stack([ability[np.where(hidden, 0, data.names)], told], axis=1)
