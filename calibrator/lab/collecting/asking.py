@@ -246,15 +246,15 @@ def _asked_s(reply: UpstreamReply) -> float | None:
     return None
 
 
-def _wait_s(attempt: int, asked: float | None) -> float:
+def _wait_s(attempt: int, demanded: float | None) -> float:
     """Return the seconds to wait after attempt number `attempt`, from 1, before the next.
 
-    It is the wait that upstream `asked` for, if it is not negative. Otherwise it is `FIRST_WAIT_S`,
+    It is the wait that upstream `demanded`, if it is not negative. Otherwise it is `FIRST_WAIT_S`,
     doubled with each further attempt and varied by up to a quarter at random, so that requests do
     not all return at once. `LONGEST_WAIT_S` limits it (before the variation).
     """
-    if asked is not None and asked >= 0:  # excludes NaN too
-        return min(asked, LONGEST_WAIT_S)
+    if demanded is not None and demanded >= 0:  # excludes NaN too
+        return min(demanded, LONGEST_WAIT_S)
     return float(
         min(FIRST_WAIT_S * 2 ** (attempt - 1), LONGEST_WAIT_S) * random.uniform(0.75, 1.25)
     )

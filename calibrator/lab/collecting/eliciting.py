@@ -59,8 +59,8 @@ class Elicitation:
         Others are `model` or else the rows' models, if a stated confidence or samples are wanted. A
         row without a model gives an empty name.
         """
-        asked = [self.model] if self.model else [row.model or "" for row in rows]
-        named = asked if self.is_stated or self.samples else []
+        answering = [self.model] if self.model else [row.model or "" for row in rows]
+        named = answering if self.is_stated or self.samples else []
         return list(dict.fromkeys([*named, *([self.judge] if self.judge else [])]))
 
     def asks(self, row: Row) -> list[ModelRequest]:
@@ -77,8 +77,11 @@ class Elicitation:
             text = judge_prompt(row.question, row.answer)
             found.append(ModelRequest(self.judge, [{"role": "user", "content": text}], SURE))
         beside = {"temperature": self.temperature}
-        asked = _messages_of(row)
-        return [*found, *(ModelRequest(model, asked, beside, n + 1) for n in range(self.samples))]
+        messages = _messages_of(row)
+        return [
+            *found,
+            *(ModelRequest(model, messages, beside, n + 1) for n in range(self.samples)),
+        ]
 
 
 @dataclass
@@ -111,12 +114,14 @@ async def elicit(
     asks = [wanted.asks(row) for row in rows]
     every = [ask for each in asks for ask in each]
     with KeptAnswers(kept_at) as kept:
-        asking = RequestSender(router, kept, concurrency)
-        with bar("asking", len({ask.key for ask in every})) as shown:
-            await asking.ask_all(every, shown.advance)
-        found = ElicitedRows([], asking.failed, asking.retries)
-        for row, its in zip(rows, asks, strict=True):
-            found.rows.append(_with_answers(row, wanted, [_text(kept, ask) for ask in its], found))
+        sender = RequestSender(router, kept, concurrency)
+        with bar("asking", len({ask.key for ask in every})) as progress:
+            await sender.ask_all(every, progress.advance)
+        found = ElicitedRows([], sender.failed, sender.retries)
+        for row, requests in zip(rows, asks, strict=True):
+            found.rows.append(
+                _with_answers(row, wanted, [_text(kept, ask) for ask in requests], found)
+            )
     return found
 
 
@@ -144,21 +149,21 @@ def _with_answers(
     judge's name), and `samples` (a list of texts). Missing, unread and added ones are counted in
     `found`.
     """
-    left, told = list(texts), dict(row.raw)
+    remaining, fields = list(texts), dict(row.raw)
     found.missing += sum(text is None for text in texts)
-    if wanted.is_stated and (text := left.pop(0)) is not None:
+    if wanted.is_stated and (text := remaining.pop(0)) is not None:
         stated = stated_in(text)
         found.unread += stated is None
         if stated is not None:
-            told["verbalized_confidence"] = stated
+            fields["verbalized_confidence"] = stated
             found.counts["verbalized_confidence"] += 1
-    if wanted.judge and (text := left.pop(0)) is not None:
-        told |= {"judged": judged_in(text), "judge": wanted.judge}
+    if wanted.judge and (text := remaining.pop(0)) is not None:
+        fields |= {"judged": judged_in(text), "judge": wanted.judge}
         found.counts["judged"] += 1
-    if wanted.samples and (samples := [text for text in left if text is not None]):
-        told["samples"] = samples
+    if wanted.samples and (samples := [text for text in remaining if text is not None]):
+        fields["samples"] = samples
         found.counts["samples"] += 1
-    return told
+    return fields
 
 
 def lines_of(found: ElicitedRows) -> str:

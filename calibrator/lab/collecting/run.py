@@ -103,8 +103,10 @@ class CollectionPlan:
         the verdict alone, after a first one that could not be read.
         """
         task = answered.task
-        asked = task.question or json.dumps(task.messages, ensure_ascii=False)
-        messages = rubric_messages(asked, answered.text, task.gold, task.rubric, is_again=is_again)
+        question = task.question or json.dumps(task.messages, ensure_ascii=False)
+        messages = rubric_messages(
+            question, answered.text, task.gold, task.rubric, is_again=is_again
+        )
         return ModelRequest(judge, messages, self.judge_beside)
 
 
@@ -143,11 +145,11 @@ async def collect(
             rounds.append(
                 (verdicts, "judging", _judgement_lister(wanted, answers, verdicts, is_again))
             )
-        for kept, title, made in rounds:
-            asked = made()
-            if not asked:
+        for kept, title, list_requests in rounds:
+            requests = list_requests()
+            if not requests:
                 continue
-            asking = RequestSender(
+            sender = RequestSender(
                 router,
                 kept,
                 wanted.concurrency,
@@ -156,17 +158,17 @@ async def collect(
                 spending.note,
                 failed,
             )
-            with bar(title, len(asked)) as shown:
-                await asking.ask_all(asked, shown.advance)
-            retries += asking.retries
+            with bar(title, len(requests)) as progress:
+                await sender.ask_all(requests, progress.advance)
+            retries += sender.retries
         answered = answered_of(wanted, answers)
-        told = [each.row(_verdicts(wanted, each, verdicts)) for each in answered]
-        rows = [row for row in told if row is not None]
-        given = [*spending.all_answers(asks)]
-        unlabelled = len(told) - len(rows)
+        labelled = [each.row(_verdicts(wanted, each, verdicts)) for each in answered]
+        rows = [row for row in labelled if row is not None]
+        billed = [*spending.all_answers(asks)]
+        unlabelled = len(labelled) - len(rows)
     found = split_collected(rows, wanted.band)
     collected = CollectionResult(
-        rows, found, unlabelled, failed, retries, bill(given, wanted.prices)
+        rows, found, unlabelled, failed, retries, bill(billed, wanted.prices)
     )
     write(folder, collected)
     return collected
@@ -248,10 +250,10 @@ def _judgement_lister(
                 continue
             for judge in wanted.judges:
                 first = wanted.judgement(each, judge, is_again=False)
-                said = _verdict_text(verdicts, first)
+                text = _verdict_text(verdicts, first)
                 if not is_again:
                     asks.append(first)
-                elif said is not None and verdict_in(said) is None:
+                elif text is not None and verdict_in(text) is None:
                     asks.append(wanted.judgement(each, judge, is_again=True))
         return asks
 
@@ -270,9 +272,9 @@ def _verdicts(
         return found
     for judge in wanted.judges:
         for is_again in AGAIN:
-            said = _verdict_text(verdicts, wanted.judgement(answered, judge, is_again=is_again))
-            if said is not None and found[judge] is None:
-                found[judge] = verdict_in(said)
+            text = _verdict_text(verdicts, wanted.judgement(answered, judge, is_again=is_again))
+            if text is not None and found[judge] is None:
+                found[judge] = verdict_in(text)
     return found
 
 
@@ -323,8 +325,8 @@ def rubric_messages(
     mark = hashlib.sha256(f"{question}\0{reply}".encode()).hexdigest()[:12]
     parts = [f"<question {mark}>\n{_both_ends(question, MAX_QUESTION)}\n</question {mark}>"]
     if gold:
-        told = "\n".join(gold)
-        parts.append(f"<reference {mark}>\n{told}\n</reference {mark}>")
+        references = "\n".join(gold)
+        parts.append(f"<reference {mark}>\n{references}\n</reference {mark}>")
     if rubric:
         parts.append(f"<rubric {mark}>\n{rubric}\n</rubric {mark}>")
     parts.append(f"<answer {mark}>\n{_both_ends(reply, MAX_REPLY)}\n</answer {mark}>")
@@ -347,10 +349,10 @@ def verdict_in(text: str) -> bool | None:
     found = re.search(r"\{[^{}]*\}", text)
     if found is not None:
         try:
-            told = json.loads(found[0])
+            fields = json.loads(found[0])
         except ValueError:
-            told = {}
-        value = told.get("verdict", told.get("correct")) if isinstance(told, dict) else None
+            fields = {}
+        value = fields.get("verdict", fields.get("correct")) if isinstance(fields, dict) else None
         return _WORDS.get(str(value).strip().lower())
     alone = _WORD_ALONE.fullmatch(text)
     if alone is None:

@@ -218,8 +218,8 @@ def _print_self_preference(files: Sequence[Path], as_json: bool) -> None:
         found = compared(_read(files))
     if as_json:
         for one in found:
-            told = {key: None if _is_nan(value) else value for key, value in asdict(one).items()}
-            typer.echo(json_line(told), nl=False)
+            fields = {key: None if _is_nan(value) else value for key, value in asdict(one).items()}
+            typer.echo(json_line(fields), nl=False)
         return
     table = [
         [

@@ -142,11 +142,11 @@ class SharedReading:
         self._rows, self._held, calls = read_selection(config)
         say("reading what all fits share")
         chosen = self._rows, self._held, calls
-        shown = prepare(config, tokenizer, chosen=chosen).train
+        training = prepare(config, tokenizer, chosen=chosen).train
         # a row held out here may be trained on in a fold that leaves out copies of its question
-        self._examples = [*shown, *self._tokenize(self._held)]
-        self._strange = range(len(self._rows), len(shown))
-        own = range(len(self._rows)), range(len(shown), len(self._examples))
+        self._examples = [*training, *self._tokenize(self._held)]
+        self._strange = range(len(self._rows), len(training))
+        own = range(len(self._rows)), range(len(training), len(self._examples))
         places = [place for part in own for place in part]
         self._places = dict(zip(_number_rows([*self._rows, *self._held]), places, strict=True))
 
@@ -202,15 +202,15 @@ class SharedReading:
 
         Topics are found in the examples of training rows and outliers alone.
         """
-        shown = len(self._rows) + len(self._strange)
-        return describe(tower_rows(self._examples), self._config.forest, self._config.seed, shown)
+        trained = len(self._rows) + len(self._strange)
+        return describe(tower_rows(self._examples), self._config.forest, self._config.seed, trained)
 
     @cached_property
     def _lessons(self) -> TaughtLessons:
         """The inspector's lessons of all training rows; made when first used, which takes long."""
         config, vectors = self._config, piece_vectors.piece_vectors(base_folder())
-        given = self._rows, self._tokenizer, config.layout, vectors, config.inspector, config.seed
-        return teach(*given, self._say)
+        shared = self._rows, self._tokenizer, config.layout, vectors, config.inspector
+        return teach(*shared, config.seed, self._say)
 
 
 def _key(row: Row) -> Key:

@@ -140,12 +140,12 @@ def prepare(
     rng = random.Random(config.seed)
     held = validation_of(held, config, rng)
     base_rate = sum(row.correct or 0 for row in rows) / len(rows)
-    shown = disguise_rows(rows, config.addressed_share, rng)
+    disguised = disguise_rows(rows, config.addressed_share, rng)
     source = OutlierSource(rng, sorted(tokenizer.get_vocab()))
     strange = [source.row(n) for n in range(round(len(rows) * config.outlier_share))]
     convert = partial(tokenize, tokenizer=tokenizer, layout=config.layout)
     return TrainData(
-        convert(shown) + convert(strange, target=base_rate),
+        convert(disguised) + convert(strange, target=base_rate),
         convert(held),
         rows,
         calls,

@@ -145,8 +145,8 @@ def _extend(run: TrainingRun, progress: Callable[[int, int], None]) -> Path:
             "opinion with --with"
         )
     names = [name for name in PARTS if getattr(config, f"has_{name}")]
-    told = config.as_dict()
-    facts = {f"has_{name}": True for name in names} | {name: told[name] for name in names}
+    settings = config.as_dict()
+    facts = {f"has_{name}": True for name in names} | {name: settings[name] for name in names}
     return write_extended(start, target, config.name, parts, facts)
 
 
@@ -275,16 +275,16 @@ def fit_parts(
         def fit() -> Arrays:
             """Fit the inspector, with the base encoder's vectors of word pieces."""
             vectors = piece_vectors(base)
-            given = (rows, run.tokenizer, config.layout, vectors, config.inspector)
-            return fit_inspector(*given, config.seed, run.say, taught)
+            arguments = (rows, run.tokenizer, config.layout, vectors, config.inspector)
+            return fit_inspector(*arguments, config.seed, run.say, taught)
 
         found |= _load_or_fit(run.folder / "inspector.npz", fit)
     if config.has_knowledge:
 
         def teach() -> Arrays:
             """Fit the knowledge network on pairs of our own and of rows."""
-            given = (rows, run.tokenizer, base, config.knowledge, config.seed)
-            return fit_knowledge(*given, run.say)
+            arguments = (rows, run.tokenizer, base, config.knowledge, config.seed)
+            return fit_knowledge(*arguments, run.say)
 
         found |= _load_or_fit(run.folder / "knowledge.npz", teach)
     if config.has_calls:

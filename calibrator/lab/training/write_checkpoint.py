@@ -78,8 +78,10 @@ def measure_familiarity(run: TrainingRun, data: TrainData, tower: TowerStage) ->
 
     def features_of(examples: Sequence[Example]) -> NDArray[np.float32]:
         """Return the first tower's hidden layer (N, D); every other row is read with its name."""
-        told = [names.get(e.source_model or "", 0) * (i % 2) for i, e in enumerate(examples)]
-        return Tower(tower.members).read(tower_rows(examples), told)[1]
+        name_numbers = [
+            names.get(e.source_model or "", 0) * (i % 2) for i, e in enumerate(examples)
+        ]
+        return Tower(tower.members).read(tower_rows(examples), name_numbers)[1]
 
     return fit_familiarity(features_of(chosen), groups, features_of(held))
 

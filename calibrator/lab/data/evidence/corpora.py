@@ -138,8 +138,8 @@ def _pairs(
     drawn += _enlarge_claim(premise, rng.choice(claims), drawn, before, rng)
     if before and rng.random() < 0.35:
         drawn.append(Claim("neutral", rng.choice(before), -1))
-    shown = " ".join(sentence for at, sentence in enumerate(premise) if at != left_out)
-    yield from finish(_balance_labels(drawn, rng), shown, group, kind, rng)
+    context = " ".join(sentence for at, sentence in enumerate(premise) if at != left_out)
+    yield from finish(_balance_labels(drawn, rng), context, group, kind, rng)
 
 
 def _change_claim(premise: list[str], at: int, text: str, rng: random.Random) -> list[Claim]:

@@ -77,8 +77,8 @@ def random_story(rng: random.Random, kind: str, taken: set[str]) -> Story:
     first, later = facts[0], facts[1:]
     rng.shuffle(later)
     count = rng.randint(2, len(later) - 1)
-    shown = [first, *sorted(later[:count], key=facts.index)]
-    return Story(spec, values, shown, later[count:], Style.draw(rng))
+    in_context = [first, *sorted(later[:count], key=facts.index)]
+    return Story(spec, values, in_context, later[count:], Style.draw(rng))
 
 
 def _value(

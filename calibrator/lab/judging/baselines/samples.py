@@ -79,14 +79,18 @@ def _lexical(premise: str, hypothesis: str) -> tuple[float, float, float]:
     a negation, or both have numbers and the premise lacks one of the hypothesis. An empty
     hypothesis is entailed by an empty premise and neutral to others.
     """
-    said, claimed = (normalize_text(text).split() for text in (premise, hypothesis))
-    if not claimed:
-        return (1.0, 0.0, 0.0) if not said else (0.0, 1.0, 0.0)
-    share = sum(word in said for word in claimed) / len(claimed)
-    numbers = [{word for word in words if word[0].isdigit()} for words in (said, claimed)]
+    premise_words, hypothesis_words = (
+        normalize_text(text).split() for text in (premise, hypothesis)
+    )
+    if not hypothesis_words:
+        return (1.0, 0.0, 0.0) if not premise_words else (0.0, 1.0, 0.0)
+    share = sum(word in premise_words for word in hypothesis_words) / len(hypothesis_words)
+    numbers = [
+        {word for word in words if word[0].isdigit()} for words in (premise_words, hypothesis_words)
+    ]
     negated = [
         bool(_NEGATION & set(words)) or any(word.endswith("n't") for word in words)
-        for words in (said, claimed)
+        for words in (premise_words, hypothesis_words)
     ]
     if negated[0] != negated[1] or (all(numbers) and not numbers[1] <= numbers[0]):
         return 0.0, (1 - share) / 2, (1 + share) / 2

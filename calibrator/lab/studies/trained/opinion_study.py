@@ -122,10 +122,10 @@ def study_opinions(
             continue
         own = [alone[each.at] for each in drawn]
         judged = [rows[each.at] for each in drawn]
-        told = _score_with_others(
+        together = _score_with_others(
             calibrator, left_out or {}, judged, [each.item for each in drawn], own
         )
-        numbers = confidences_of(own), confidences_of(told)
+        numbers = confidences_of(own), confidences_of(together)
         entries += _entries(label, judged, *numbers, has_parts=label == "one, at random")
     if not entries:
         raise JudgingError("no question has replies of two models")
@@ -154,8 +154,8 @@ def _score_with_others(
     for benchmark in sorted(set(benchmarks)):
         reader = left_out.get(benchmark, calibrator)
         at = [place for place, each in enumerate(benchmarks) if each == benchmark]
-        told = reader.with_others([items[i] for i in at], [own[i] for i in at])
-        for place, score in zip(at, told, strict=True):
+        scores = reader.with_others([items[i] for i in at], [own[i] for i in at])
+        for place, score in zip(at, scores, strict=True):
             found[place] = score
     return found
 

@@ -145,10 +145,10 @@ def _keep_readable(
     Raises TrainingError if no sample is left for training or for validation.
     """
 
-    def keep_samples(given: list[Sample]) -> list[Sample]:
+    def keep_samples(candidates: list[Sample]) -> list[Sample]:
         """Return the samples whose images can be read, and report the number of the others."""
         found, reasons = [], []
-        for sample in given:
+        for sample in candidates:
             try:
                 if sample.item.images:
                     calibrator.rows([sample.item])
@@ -223,23 +223,23 @@ def _probe(run: AdapterRun, samples: Samples) -> Probe:
     chosen = samples.train[: run.config.probe_rows]
     has_odds = run.config.elicitation == "both"
     train, held = (
-        features_of(*run.states(given), has_odds=has_odds) for given in (chosen, samples.validation)
+        features_of(*run.states(part), has_odds=has_odds) for part in (chosen, samples.validation)
     )
     targets, held_targets = (
-        torch.tensor([float(sample.target) for sample in given])
-        for given in (chosen, samples.validation)
+        torch.tensor([float(sample.target) for sample in part])
+        for part in (chosen, samples.validation)
     )
     return fit_probe(train, targets, held, held_targets, run.config.seed)
 
 
 def _scores(
-    run: AdapterRun, probe: Probe | None, samples: list[Sample], shown: Callable[[Any], Any]
+    run: AdapterRun, probe: Probe | None, samples: list[Sample], view: Callable[[Any], Any]
 ) -> Floats:
     """Return P(correct) of samples, (N,), by the probe, or by the labels if it is None.
 
-    `shown` maps each sample's item to the item to score, for example to one without names.
+    `view` maps each sample's item to the item to score, for example to one without names.
     """
-    states, odds = run.states([sample.shown_as(shown(sample.item)) for sample in samples])
+    states, odds = run.states([sample.shown_as(view(sample.item)) for sample in samples])
     if probe is not None:
         odds = probe.odds(features_of(states, odds, has_odds=run.config.elicitation == "both"))
     return np.asarray(sigmoid(odds.double().numpy()))
@@ -276,9 +276,9 @@ def _facts(run: AdapterRun, samples: Samples, base: Path) -> dict[str, Any]:
     They are the configuration without paths of this machine, the base's hash, the numbers of rows,
     questions, steps and processes, the validation losses and the epoch of the adapter.
     """
-    said = {k: v for k, v in run.config.as_dict().items() if k not in _UNSAID}
+    settings = {k: v for k, v in run.config.as_dict().items() if k not in _UNSAID}
     return {
-        **said,
+        **settings,
         "start": Path(run.config.start).name,
         "base_sha256": digest_of(base),
         "rows": len(samples.train),

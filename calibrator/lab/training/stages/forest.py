@@ -82,9 +82,9 @@ class ForestInputs:
 
 
 def describe(
-    rows: Sequence[TowerRow], config: ForestConfig, seed: int, shown: int | None = None
+    rows: Sequence[TowerRow], config: ForestConfig, seed: int, trained: int | None = None
 ) -> ForestInputs:
-    """Find topics in the first `shown` rows (all if None), and compute the input of all rows.
+    """Find topics in the first `trained` rows (all if None), and compute the input of all rows.
 
     The input is what the trees read. No label is used. The two last columns of the features, for
     abilities and difficulties, are 0. The same seed gives the same result. Raises MissingExtraError
@@ -92,7 +92,7 @@ def describe(
     """
     check_scikit_learn()
     rng = np.random.default_rng(seed)
-    tables = fit_topics(rows[:shown], config, rng)
+    tables = fit_topics(rows[:trained], config, rng)
     free = np.zeros((len(rows), 2), np.float32)
     features = features_of(rows, Topics.from_state(tables), free)
     return ForestInputs(tables, features, rng.bit_generator.state)
@@ -122,10 +122,10 @@ def fit_forest(
     rng.bit_generator.state = described.drawn
     ability = abilities(data, names)
     hidden = rng.random(len(data.rows)) < config.name_dropout
-    asked = [row.question for row in data.rows]
-    difficulty, told = fit_difficulty(asked, data.questions, data.targets, vectors)
+    pieces = [row.question for row in data.rows]
+    difficulty, difficulty_odds = fit_difficulty(pieces, data.questions, data.targets, vectors)
     features = described.features
-    features[:, -2:] = np.stack([ability[np.where(hidden, 0, data.names)], told], axis=1)
+    features[:, -2:] = np.stack([ability[np.where(hidden, 0, data.names)], difficulty_odds], axis=1)
     at, labels, weights = _as_labels(data.targets)
     trees = fit_trees(features[at], labels, weights, config, seed, weight=config.weight)
     beside: dict[str, Array] = {
@@ -226,19 +226,19 @@ def _as_labels(targets: NDArray[np.float32]) -> tuple[Ints, Ints, NDArray[np.flo
 
 
 def fit_difficulty(
-    asked: Sequence[Ids], questions: Ints, targets: Floats, vectors: Floats
+    pieces: Sequence[Ids], questions: Ints, targets: Floats, vectors: Floats
 ) -> tuple[dict[str, Array], Floats]:
     """Return the arrays of a `Difficulty`, and log-odds (N,) of the rows it is fitted on.
 
     The arrays have full names such as `difficulty.table`. Each row's log-odds come from other
-    questions than its own. `asked` are the distinct word pieces of each row's question, `questions`
-    (N,) the questions' numbers, `targets` (N,) the labels, and `vectors` (V, hidden) those of all
-    pieces.
+    questions than its own. `pieces` are the distinct word pieces of each row's question,
+    `questions` (N,) the questions' numbers, `targets` (N,) the labels, and `vectors` (V, hidden)
+    those of all pieces.
     """
     _, first, question = np.unique(questions, return_index=True, return_inverse=True)
-    pieces = [asked[i] for i in first]
-    table, scale = pack_table(_weigh_pieces(vectors, pieces))
-    found = meanings(pieces, table, scale)
+    distinct = [pieces[i] for i in first]
+    table, scale = pack_table(_weigh_pieces(vectors, distinct))
+    found = meanings(distinct, table, scale)
     counts = np.bincount(question)
     arrays: dict[str, Array] = {
         "table": table,
@@ -249,8 +249,8 @@ def fit_difficulty(
         "base": np.array([targets.mean()], dtype=np.float32),
     }
     state = {PREFIX + name: array for name, array in arrays.items()}
-    told = Difficulty.from_state(state).odds_near(found, left_out=np.arange(len(first)))
-    return state, told[question].astype(np.float32)
+    odds = Difficulty.from_state(state).odds_near(found, left_out=np.arange(len(first)))
+    return state, odds[question].astype(np.float32)
 
 
 def _weigh_pieces(vectors: Floats, pieces: Sequence[Ids]) -> Floats:

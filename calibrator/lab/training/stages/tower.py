@@ -101,11 +101,11 @@ class TowerModel(nn.Module):
         embedded = self.norm(bag[:, :, 1:].flatten(1))
         question, answer, ends = (embedded[:, at : at + WIDTH] for at in (0, WIDTH, 2 * WIDTH))
         products = question * answer, question * ends
-        given = torch.cat([embedded, *products, named[:, 1:], x], dim=1)
-        hidden = self.dropout(_gelu(self.first(self.dropout(given))))
+        inputs = torch.cat([embedded, *products, named[:, 1:], x], dim=1)
+        hidden = self.dropout(_gelu(self.first(self.dropout(inputs))))
         deep: Tensor = self.last(_gelu(self.second(hidden)))[:, 0]
-        asked = (named[:, 1:] * self.asked(question)).sum(1)
-        logits: Tensor = deep + asked + bag[:, :, 0].sum(1) + x @ self.linear + named[:, 0]
+        name_logits = (named[:, 1:] * self.asked(question)).sum(1)
+        logits: Tensor = deep + name_logits + bag[:, :, 0].sum(1) + x @ self.linear + named[:, 0]
         return logits
 
 

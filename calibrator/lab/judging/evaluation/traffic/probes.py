@@ -180,10 +180,10 @@ def _with_question(row: Row, number: int) -> Item | None:
 
     It is None where the last instruction is empty or longer than `MAX_QUOTED`.
     """
-    asked = read_conversation(row.messages, row.question).instruction.strip()
-    if not asked or len(asked) > MAX_QUOTED:
+    instruction = read_conversation(row.messages, row.question).instruction.strip()
+    if not instruction or len(instruction) > MAX_QUOTED:
         return None
-    return _with_answer(row, RESTATEMENTS[number].format(asked) + row.answer)
+    return _with_answer(row, RESTATEMENTS[number].format(instruction) + row.answer)
 
 
 def _with_quotation(row: Row, number: int) -> Item | None:
@@ -213,8 +213,8 @@ def _earlier(row: Row, number: int) -> Item | None:
     messages = list(row.messages)
     if not messages or not _is_by(messages[-1], "user"):
         return None
-    said = {"role": "assistant", "content": row.answer}
-    return _with_messages(row, [*messages, said, messages[-1]])
+    reply = {"role": "assistant", "content": row.answer}
+    return _with_messages(row, [*messages, reply, messages[-1]])
 
 
 def _with_answer(row: Row, answer: str) -> Item:

@@ -179,9 +179,9 @@ def plain_lessons(config: InspectorConfig, rng: random.Random) -> Iterator[Lesso
     pairs = plain_requests()
     for at, (request, reply) in enumerate(pairs):
         others = rng.sample([pair for pair in pairs if pair is not pairs[at]], PLAIN_OTHERS)
-        told = [(reply, ""), *((other, PLAIN_FAULTS[0]) for _, other in others)]
-        told.append((rng.choice(OFF_TOPIC), PLAIN_FAULTS[1]))
-        for answer, fault in told:
+        replies = [(reply, ""), *((other, PLAIN_FAULTS[0]) for _, other in others)]
+        replies.append((rng.choice(OFF_TOPIC), PLAIN_FAULTS[1]))
+        for answer, fault in replies:
             yield Lesson(request, answer, PLAIN, fault, True, config.plain_weight)
 
 
@@ -221,9 +221,9 @@ def symbolic_rows(count: int, seed: int, kinds: Sequence[str] = ()) -> Iterator[
     names = list(kinds) or list(KINDS)
     for at in range(count):
         task = KINDS[names[at % len(names)]](rng)
-        asked, answer = _task_question(task, rng), _task_answer(task, rng)
+        question, answer = _task_question(task, rng), _task_answer(task, rng)
         named = (None, BENCHMARK, None, f"{BENCHMARK} {at}")
-        yield Row(asked, answer, *named, 1, None, {"gold": task.answer})
+        yield Row(question, answer, *named, 1, None, {"gold": task.answer})
 
 
 def _task_question(task: SymbolicTask, rng: random.Random) -> str:
@@ -248,6 +248,6 @@ def _task_answer(task: SymbolicTask, rng: random.Random) -> str:
         steps = [f"Step {at}: {step}." for at, step in enumerate(steps, 1)]
     elif form == 2:
         steps = [f"- {step}" for step in steps]
-    told = ("; " if form == 4 else ". " if form == 5 else "\n").join(steps)
-    parts = (rng.choice(_STARTS), told, rng.choice(_ENDS).format(task.answer))
+    working = ("; " if form == 4 else ". " if form == 5 else "\n").join(steps)
+    parts = (rng.choice(_STARTS), working, rng.choice(_ENDS).format(task.answer))
     return rng.choice(("\n", "\n\n", " ")).join(part for part in parts if part)
