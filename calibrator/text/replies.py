@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from calibrator.scorer import OtherReply
-from calibrator.text.transcript import LISTED, SAID, Question, message_text
+from calibrator.text.transcript import ANSWER_KEYS, LISTED, Question, message_text
 
 Json = dict[str, Any]
 
@@ -116,9 +116,10 @@ def _message_of(choice: Any) -> Mapping[str, Any]:
 def _check_content(message: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a message unchanged if it has a key for content or calls, even an empty one.
 
-    Raises ValueError for a message without any of `SAID`, such as `content` and `tool_calls`.
+    Raises ValueError for a message without any of `ANSWER_KEYS`, such as `content` and
+    `tool_calls`.
     """
-    if any(key in message for key in SAID):
+    if any(key in message for key in ANSWER_KEYS):
         return message
     found = ", ".join(repr(key) for key in list(message)[:6])
     only = f", only {found}" if found else ""

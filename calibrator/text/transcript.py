@@ -24,7 +24,7 @@ from calibrator.text.asides import has_asides, has_attribution, messages_without
 
 HISTORY_CHARACTERS = 1_500  # of earlier turns, the most recent ones
 _BESIDE_CONTENT = ("reasoning_content", "reasoning", "refusal", "tool_calls", "function_call")
-SAID = ("content", *_BESIDE_CONTENT)  # every message of an assistant has one of these keys
+ANSWER_KEYS = ("content", *_BESIDE_CONTENT)  # every message of an assistant has one of these keys
 LISTED = "mcp_list_tools"  # key of a message: tools that MCP servers listed beside its calls
 _INSTRUCTIONS = ("system", "developer")
 _OPENINGS = {role: f"[{role}] " for role in ("user", "assistant")}  # what a turn begins with

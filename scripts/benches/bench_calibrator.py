@@ -25,7 +25,7 @@ import httpx
 from bench_http import QUESTION
 from bench_process import memory_mb
 from bench_servers import SERVERS, start, start_proxy
-from bench_table import say, shown, table
+from bench_table import number_text, say, table
 
 from calibrator.checkpoints.checkpoint import CHECKPOINTS, EMBEDDED
 from calibrator.embedded.calibrator import EmbeddedCalibrator, load_embedded
@@ -191,8 +191,8 @@ def score_table(ours: dict[str, float]) -> str:
     """Return a table, as text, of the results of `score_ms` beside the goals."""
     rows = [
         ["one score, ms", *(f"{pieces} pieces" for pieces in ours)],
-        ["as it serves", *map(shown, ours.values())],
-        ["goal on one core", *map(shown, GOALS_MS.values())],
+        ["as it serves", *map(number_text, ours.values())],
+        ["goal on one core", *map(number_text, GOALS_MS.values())],
     ]
     return table(rows)
 
@@ -223,7 +223,14 @@ def main() -> None:
         print(json.dumps({**facts, "score_ms": ours, **others}, indent=1))
         return
     print(score_table(ours), end="\n\n")
-    print(table([["", "", "goal"], *([k, shown(v), shown(GOALS[k])] for k, v in others.items())]))
+    print(
+        table(
+            [
+                ["", "", "goal"],
+                *([k, number_text(v), number_text(GOALS[k])] for k, v in others.items()),
+            ]
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ MaxError = Annotated[
 Price = Annotated[
     float | None, typer.Option(help="With --second-opinion: what one call costs, to add it up.")
 ]
-SAID = {
+SENTENCES = {
     "leave": "leave it alone",
     "recalibrate": "recalibrate",
     "fine_tune": "fine-tune",
@@ -160,9 +160,9 @@ def _lines(advice: Advice, name: str, command: str | None) -> Iterator[str]:
     from calibrator.recalibration.trial import ENOUGH
 
     if advice.is_chance:
-        yield f"{name}: do not let a threshold on it decide; {SAID[advice.action]}"
+        yield f"{name}: do not let a threshold on it decide; {SENTENCES[advice.action]}"
     else:
-        yield f"{name}: {SAID[advice.action]}"
+        yield f"{name}: {SENTENCES[advice.action]}"
     yield f"  {advice.why}"
     if advice.is_chance:
         yield (

@@ -175,7 +175,7 @@ class SharedReading:
             calls,
             base_rate,
             self._description.rows_at(np.array(at)) if config.has_forest else None,
-            self._lessons.where(_told_by(rows, self._rows)) if config.has_inspector else None,
+            self._lessons.where(_follows_from(rows, self._rows)) if config.has_inspector else None,
         )
 
     def _tokenize(self, rows: Sequence[Row]) -> list[Example]:
@@ -229,7 +229,7 @@ def _number_rows(rows: Sequence[Row]) -> Iterator[tuple[Key, int]]:
         seen[key] += 1
 
 
-def _told_by(rows: Sequence[Row], every: Sequence[Row]) -> Callable[[Lesson], bool]:
+def _follows_from(rows: Sequence[Row], every: Sequence[Row]) -> Callable[[Lesson], bool]:
     """Return a function that says whether a lesson made from `every` row also follows from `rows`.
 
     It returns False if the lesson's own row is missing in `rows`, or if the lesson holds another
@@ -237,11 +237,11 @@ def _told_by(rows: Sequence[Row], every: Sequence[Row]) -> Callable[[Lesson], bo
     """
     gone = {_key(row) for row in every} - {_key(row) for row in rows}
     replies = [{(row.benchmark or "", row.answer) for row in part} for part in (every, rows)]
-    unheard = replies[0] - replies[1]
+    missing = replies[0] - replies[1]
 
-    def is_told(lesson: Lesson) -> bool:
+    def follows(lesson: Lesson) -> bool:
         """Return whether `rows` have the lesson's row and its other reply, each if it has one."""
         is_gone = lesson.row is not None and _key(lesson.row) in gone
-        return not is_gone and (lesson.benchmark, lesson.reply) not in unheard
+        return not is_gone and (lesson.benchmark, lesson.reply) not in missing
 
-    return is_told
+    return follows

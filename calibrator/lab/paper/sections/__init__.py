@@ -1,8 +1,8 @@
 """The functions that make the report's tables, by subject."""
 
 __all__ = [
-    "asked",
     "comparisons",
+    "elicited",
     "groups",
     "reading",
     "recalibration",

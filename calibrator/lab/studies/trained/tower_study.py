@@ -169,7 +169,7 @@ class TowerStudy:
         for method, scores in self.methods(config).items():
             found = scores(~held & known, list(groups.values()))
             for (name, (mask, _)), logits in zip(groups.items(), found, strict=True):
-                self.tell(name + method, np.flatnonzero(mask), logits)
+                self.print_line(name + method, np.flatnonzero(mask), logits)
 
     def each_alone(self, config: TowerConfig, kind: Kind) -> None:
         """Leave out each maker's models, or each benchmark, alone, and print each result.
@@ -199,11 +199,11 @@ class TowerStudy:
             at.append(np.flatnonzero(mask))
             for method, scores in methods.items():
                 logits[method] += scores(chosen, [(mask, True)])
-                self.tell(name + method, at[-1], logits[method][-1])
+                self.print_line(name + method, at[-1], logits[method][-1])
         if not at:
             raise typer.BadParameter(f"there are no {kind} to leave out and judge")
         for method, found in logits.items():
-            self.tell(f"all {kind}{method}", np.concatenate(at), np.concatenate(found))
+            self.print_line(f"all {kind}{method}", np.concatenate(at), np.concatenate(found))
 
     def methods(self, config: TowerConfig) -> dict[str, Method]:
         """Return the scoring functions by the words to print after the rows' name.
@@ -264,7 +264,7 @@ class TowerStudy:
         fitted = fit_forest(data, int(names.max()) + 1, self.vectors, config, self.seed)
         return Forest(fitted)
 
-    def tell(self, name: str, at: NDArray[np.int64], scores: Scores) -> None:
+    def print_line(self, name: str, at: NDArray[np.int64], scores: Scores) -> None:
         """Print a line for the rows at `at`: AUROC pooled, over benchmarks and within questions.
 
         `name` begins the line; `scores` are those rows' logits.

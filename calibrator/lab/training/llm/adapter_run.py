@@ -184,7 +184,7 @@ class AdapterRun:
         """
         rng = random.Random(self._seed("names"))
         named = [
-            samples[i].shown_as(hidden_names(samples[i].item, self.config, rng)) for i in chosen
+            samples[i].with_item(hidden_names(samples[i].item, self.config, rng)) for i in chosen
         ]
         return sorted(named, key=lambda s: -len(s.item.question) - len(s.item.answer))
 

@@ -56,7 +56,7 @@ _TOKENS: Final = 12
 _TOLERANCE: Final = 1e-3
 
 CHECKPOINT = "checkpoint"
-_UNSAID = ("data", "device", "base", "start")  # paths of a machine, or stored elsewhere
+_NOT_STORED = ("data", "device", "base", "start")  # paths of a machine, or stored elsewhere
 
 
 def train_llm(
@@ -239,7 +239,7 @@ def _scores(
 
     `view` maps each sample's item to the item to score, for example to one without names.
     """
-    states, odds = run.states([sample.shown_as(view(sample.item)) for sample in samples])
+    states, odds = run.states([sample.with_item(view(sample.item)) for sample in samples])
     if probe is not None:
         odds = probe.odds(features_of(states, odds, has_odds=run.config.elicitation == "both"))
     return np.asarray(sigmoid(odds.double().numpy()))
@@ -276,7 +276,7 @@ def _facts(run: AdapterRun, samples: Samples, base: Path) -> dict[str, Any]:
     They are the configuration without paths of this machine, the base's hash, the numbers of rows,
     questions, steps and processes, the validation losses and the epoch of the adapter.
     """
-    settings = {k: v for k, v in run.config.as_dict().items() if k not in _UNSAID}
+    settings = {k: v for k, v in run.config.as_dict().items() if k not in _NOT_STORED}
     return {
         **settings,
         "start": Path(run.config.start).name,

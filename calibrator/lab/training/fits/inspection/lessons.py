@@ -229,8 +229,8 @@ def symbolic_rows(count: int, seed: int, kinds: Sequence[str] = ()) -> Iterator[
 def _task_question(task: SymbolicTask, rng: random.Random) -> str:
     """Return the task's question in a random wording: instruction and input, in either order."""
     does = rng.choice(task.does)
-    forms = (f"{does}: {task.given}", f"{does}\n{task.given}", f"{task.given}\n{does}.")
-    return rng.choice((*forms, f'{does}: "{task.given}"'))
+    forms = (f"{does}: {task.material}", f"{does}\n{task.material}", f"{task.material}\n{does}.")
+    return rng.choice((*forms, f'{does}: "{task.material}"'))
 
 
 def _task_answer(task: SymbolicTask, rng: random.Random) -> str:

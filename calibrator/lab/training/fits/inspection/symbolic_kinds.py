@@ -34,7 +34,7 @@ class SymbolicTask:
     """An instruction, its input, the steps of the working, and the right answer."""
 
     does: tuple[str, ...]  # wordings of the instruction
-    given: str
+    material: str
     steps: tuple[str, ...]
     answer: str
 

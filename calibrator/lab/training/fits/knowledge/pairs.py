@@ -65,7 +65,7 @@ def relation_pairs(seed: int) -> Iterator[AnswerPair]:
             yield from _of_relation(relation, "back_", rng)
 
 
-def told_facts() -> list[tuple[str, str]]:
+def all_facts() -> list[tuple[str, str]]:
     """Return (subject, answer) of all relations, such as `("France", "Paris")`.
 
     After these come the single questions, each twice, as (question, right answer): in short and in

@@ -81,7 +81,7 @@ def _known_variant(example: TaskExample, chance: random.Random) -> Conversation:
     """
     request = strip_wording(example.conversation.request)
     if chance.random() < 0.6:
-        changes = (relabel_options, _program, _asked_otherwise)
+        changes = (relabel_options, _program, _reword_question)
         request = next((new for change in changes if (new := change(request, chance))), request)
     if chance.random() < 0.35:
         request = chance.choice(_BEFORE_QUESTION) + request
@@ -121,7 +121,7 @@ def _program(question: str, chance: random.Random) -> str:
     return opening + task[:1].lower() + task[1:]
 
 
-def _asked_otherwise(question: str, chance: random.Random) -> str:
+def _reword_question(question: str, chance: random.Random) -> str:
     """Return `What is the X?` as `Name the X.`, `Who ..?` as `Tell me who ..?`, or another verb.
 
     The first two are for questions of under 200 characters; a verb such as `Compute` is replaced by

@@ -43,7 +43,7 @@ SAMPLED: Mapping[str, Callable[[ReplySamples], float]] = {
 BUDGETS = (5, 10, 20, 40)  # numbers of samples (M02)
 
 
-def asked_table(scored: ScoredRows) -> TableContent:
+def elicited_table(scored: ScoredRows) -> TableContent:
     """Return the table for J06, J08, M01, M02, M07: baselines that ask models.
 
     Each is judged on the rows that hold its data, and so is the calibrator beside it. Raises
