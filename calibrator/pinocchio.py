@@ -106,14 +106,14 @@ class Pinocchio:
         item = self._item(response, messages, tools, question, answer, *named)
         return self._score([item], prompt_variant)[0].confidence
 
-    def assess(self, response: Any = None, **given: Any) -> Score:
+    def assess(self, response: Any = None, **arguments: Any) -> Score:
         """Return the confidence of a reply with its basis and the objections to the reply.
 
         Takes the arguments of `score` but `prompt_variant`, and raises the same errors.
         `confidence` is the number that `score` returns; `basis`, `support`, `unsupported` and
         `because` describe the checks.
         """
-        return self._score([self._item(response, **given)])[0]
+        return self._score([self._item(response, **arguments)])[0]
 
     def scores(
         self,
@@ -129,10 +129,10 @@ class Pinocchio:
 
         The arguments are those of `score`; raises the same errors.
         """
-        asked = _question(messages, tools, question)
+        request = _question(messages, tools, question)
         answers, model = _answers(response)
-        name, images = source_model or model, self._images(asked)
-        items = [_make_item(asked, a, name, benchmark, images) for a in answers]
+        name, images = source_model or model, self._images(request)
+        items = [_make_item(request, a, name, benchmark, images) for a in answers]
         return [each.confidence for each in self._score(items)]
 
     def score_image(self, prompt: str, image: bytes, *, source_model: str | None = None) -> float:
@@ -158,9 +158,11 @@ class Pinocchio:
         """
         read, variants = [], []
         for item in _records(items) if hasattr(items, "columns") else items:
-            asked = {} if isinstance(item, Item) else dict(item)
-            variants.append(asked.pop("prompt_variant", None))
-            read.append(self._drop_images(item) if isinstance(item, Item) else self._item(**asked))
+            arguments = {} if isinstance(item, Item) else dict(item)
+            variants.append(arguments.pop("prompt_variant", None))
+            read.append(
+                self._drop_images(item) if isinstance(item, Item) else self._item(**arguments)
+            )
         confidences = [0.0] * len(read)
         for variant in set(variants):
             places = [at for at, each in enumerate(variants) if each == variant]
@@ -184,11 +186,11 @@ class Pinocchio:
 
         Raises ValueError for unreadable ones, and NotScorableError as `score`.
         """
-        asked = _question(messages, tools, question)
+        request = _question(messages, tools, question)
         answers, model = _answers(response if answer is None else answer)
-        name, images = source_model or model, self._images(asked)
-        item = _make_item(asked, answers[0], name, benchmark, images)
-        item.others = tuple(other_reply(asked, each) for each in others)
+        name, images = source_model or model, self._images(request)
+        item = _make_item(request, answers[0], name, benchmark, images)
+        item.others = tuple(other_reply(request, each) for each in others)
         return item
 
     def _images(self, question: Question) -> tuple[bytes, ...]:
@@ -287,8 +289,8 @@ def _path(name: str, value: Any) -> str:
 
 def _files(name: str, value: Any) -> list[Path]:
     """Return one path, a list of paths or None as a list; raises TypeError as `_path`."""
-    given = value if isinstance(value, list | tuple) else [] if value is None else [value]
-    return [Path(_path(name, each)) for each in given]
+    values = value if isinstance(value, list | tuple) else [] if value is None else [value]
+    return [Path(_path(name, each)) for each in values]
 
 
 def _load_by_name(checkpoint: str, device: str, released: Mapping[str, Any]) -> Scorer:

@@ -149,10 +149,10 @@ def _texts(values: dict[str, Any], name: str) -> tuple[Any, ...]:
 
     Raises KeyError where it is missing, TypeError for other values.
     """
-    given = values.pop(name)
-    if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
+    texts = values.pop(name)
+    if not isinstance(texts, list) or not all(isinstance(each, str) for each in texts):
         raise TypeError(f"{name} must be a list of texts")
-    return tuple(given)
+    return tuple(texts)
 
 
 def copy_evidence(start: Path, folder: Path) -> None:

@@ -45,10 +45,10 @@ def torch_sees_gpu() -> bool:
 
     False also if torch is missing or its import takes more than a minute.
     """
-    asked = "import torch; print(torch.cuda.is_available())"
+    program = "import torch; print(torch.cuda.is_available())"
     try:
         done = subprocess.run(
-            [sys.executable, "-c", asked], capture_output=True, timeout=IMPORT_S, check=False
+            [sys.executable, "-c", program], capture_output=True, timeout=IMPORT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return False

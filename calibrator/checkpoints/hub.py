@@ -50,9 +50,9 @@ def download(name: str, revision: str | None = None, *, instead: str = "use 'emb
     try:
         folder = Path(snapshot_download(name, revision=wanted, allow_patterns=list(WANTED)))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
-        asked = f"{name}@{wanted}" if wanted else name
+        full_name = f"{name}@{wanted}" if wanted else name
         raise HubError(
-            f"{asked!r} is neither a folder nor could it be downloaded from the hub "
+            f"{full_name!r} is neither a folder nor could it be downloaded from the hub "
             f"({type(error).__name__}); check the name and the network, or {instead}"
         ) from error
     _pin(name, wanted, folder.name)  # a snapshot's folder has the name of its commit

@@ -112,9 +112,9 @@ def duration_text(seconds: float) -> str:
     return f"{seconds / 3_600:.1f} h"
 
 
-def _is_terminal(asked: bool | None) -> bool:
+def _is_terminal(wish: bool | None) -> bool:
     """Return whether progress is shown as a bar; for None, whether stderr is a terminal."""
-    return sys.stderr.isatty() if asked is None else asked
+    return sys.stderr.isatty() if wish is None else wish
 
 
 def _bar(title: str, total: int | None) -> Any:

@@ -146,8 +146,8 @@ def _add_facts(items: Sequence[Item], known: FactFile) -> None:
     for item in items:
         item.facts = known.about_item(item)
     used = sum(bool(item.facts) for item in items)
-    told = f"{used:,} of {len(items):,} rows are about one of them"
-    say(f"{known.path}: {known.count:,} facts; {told}")
+    counts = f"{used:,} of {len(items):,} rows are about one of them"
+    say(f"{known.path}: {known.count:,} facts; {counts}")
 
 
 def _rows(files: Sequence[Path], use: ImageUse) -> tuple[list[Row], list[RowError]]:
@@ -185,10 +185,10 @@ def _score_on_ray(
             raise ClusterError("--engine ray needs -o OUT: what is done is kept beside it")
         check_target(output, [calibrating[-1], *rows])
         check_readable(rows)
-        told = ActorCalibrator.with_absolute_paths(*calibrating)
-        run = begin(output, rows, told.version(), options)
+        calibrator = ActorCalibrator.with_absolute_paths(*calibrating)
+        run = begin(output, rows, calibrator.version(), options)
         with Progress("scoring on Ray", None) as bar:
-            score_files(run, told, address=address, actors=actors, progress=bar.advance)
+            score_files(run, calibrator, address=address, actors=actors, progress=bar.advance)
         bad, total = run.check()
         with writer(output) as stream:
             run.write_all(stream)

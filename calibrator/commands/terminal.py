@@ -129,14 +129,14 @@ def file_option(*names: str, help: str) -> Any:
     return typer.Option(*names, help=help, parser=_file_path, metavar="FILE")
 
 
-def _file_path(given: str) -> Path:
+def _file_path(name: str) -> Path:
     """Return the path of a file. Raises BadParameter for a name that ends in a slash.
 
     A Path would drop the slash of `out/`, and a file called `out` would be written.
     """
-    path = Path(given)
-    if given.endswith(("/", os.sep)) and not path.is_dir():
-        raise typer.BadParameter(f"{given} names a folder; name a file in it")
+    path = Path(name)
+    if name.endswith(("/", os.sep)) and not path.is_dir():
+        raise typer.BadParameter(f"{name} names a folder; name a file in it")
     return path
 
 
@@ -237,7 +237,7 @@ def say_rows(rows: Sequence[Row], bad: Sequence[RowError]) -> None:
         say(f"pinocchio: {sentence}")
 
 
-def training_files(files: Sequence[Path], given: Sequence[Path] | None) -> list[Path]:
+def training_files(files: Sequence[Path], chosen: Sequence[Path] | None) -> list[Path]:
     """Return the files to train baselines on: those given, or those in `train/` beside `test/`.
 
     `files` are the judged ones: for `$DATA/test/x.jsonl` the files of `$DATA/train/` are found, if
@@ -247,14 +247,14 @@ def training_files(files: Sequence[Path], given: Sequence[Path] | None) -> list[
     from calibrator.rows.selection import NON_COMMERCIAL, is_trainable
 
     beside = [file.parent.parent / "train" for file in files[:1] if file.parent.name == "test"]
-    folders = given or [folder for folder in beside if folder.is_dir()]
+    folders = chosen or [folder for folder in beside if folder.is_dir()]
     found = [
         f
         for folder in folders
         for f in (sorted(folder.glob("*.jsonl*")) if folder.is_dir() else [folder])
     ]
-    if given and not found:
-        raise JudgingError(f"no *.jsonl file in {', '.join(map(str, given))}")
+    if chosen and not found:
+        raise JudgingError(f"no *.jsonl file in {', '.join(map(str, chosen))}")
     if found and not any(map(is_trainable, found)):
         raise JudgingError(f"every file is marked {NON_COMMERCIAL} and never trained on")
     return [file for file in found if is_trainable(file)]

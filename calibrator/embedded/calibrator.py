@@ -44,7 +44,7 @@ from calibrator.scorer import Item, Score, ToolUse, do_nothing, known_name
 from calibrator.text.stripping import strip_addresses, without_question
 from calibrator.text.word_pieces import WordPieces, is_clipped
 
-TOLD = 0.05  # the model's name is a reason if the confidence is lower by this because of it
+NAME_EFFECT = 0.05  # the model's name is a reason if the confidence is lower by this because of it
 OFTEN_WRONG = "the model is often wrong on such questions"
 NOT_KNOWN = "the calibrator does not know the model"
 
@@ -391,7 +391,7 @@ class EmbeddedCalibrator:
 
         They are the inspector's findings. If it found none and the confidence is below `DOUBTED`,
         the reason is the model's name (`the model is often wrong on such questions`), provided that
-        the same reply of a model of median ability would be surer by `TOLD`, 0.05.
+        the same reply of a model of median ability would be surer by `NAME_EFFECT`, 0.05.
         """
         found = list(reading.findings)
         low = [at for at, each in enumerate(found) if not each and confidences[at] < DOUBTED]
@@ -406,7 +406,7 @@ class EmbeddedCalibrator:
             shifts += self.parts.abilities.odds_of([forest.median_name])
         others = odds, reading.distances[low], shifts, reading.in_order[low]
         for at, *numbers in zip(low, *(each.tolist() for each in others), strict=True):
-            if self._confidence(*numbers) - confidences[at] >= TOLD:
+            if self._confidence(*numbers) - confidences[at] >= NAME_EFFECT:
                 found[at] = (OFTEN_WRONG if reading.names[at] else NOT_KNOWN,)
         return found
 

@@ -168,8 +168,8 @@ class Evidence:
             for at in chosen:
                 judged[at] = _judge_json(replies[at])
             chosen = [at for at in chosen if judged[at] is None]
-            asked = [(replies[at].conversation, replies[at].act.body) for at in chosen]
-            for at, judgement in zip(chosen, self._support.judge(asked), strict=True):
+            pairs = [(replies[at].conversation, replies[at].act.body) for at in chosen]
+            for at, judgement in zip(chosen, self._support.judge(pairs), strict=True):
                 judged[at] = judgement
         return [CheckedReply(*each) for each in zip(replies, judged, strange, strict=True)]
 
@@ -334,8 +334,8 @@ def _is_grounded(reply: ParsedReply, is_unfamiliar: bool) -> bool:
     conversation = reply.conversation
     if reply.item.tool_use is not None or has_only_its_text(conversation):
         return False
-    given = conversation.rules, conversation.results, conversation.earlier, conversation.facts
-    return reply.act.kind in GROUNDED_ACTS and (any(given) or is_unfamiliar)
+    sources = conversation.rules, conversation.results, conversation.earlier, conversation.facts
+    return reply.act.kind in GROUNDED_ACTS and (any(sources) or is_unfamiliar)
 
 
 def _basis_of_context(conversation: Conversation) -> tuple[str, ...]:

@@ -263,10 +263,12 @@ class Abilities:
         They follow from what it states, within `NAME_LIMIT`; 0 if it states no size and no version,
         or nothing was learnt.
         """
-        told = None if self.stated is None else stated_in(name)
-        if told is None or self.stated is None:
+        features = None if self.stated is None else stated_in(name)
+        if features is None or self.stated is None:
             return 0.0
-        return float(np.clip(told @ self.stated[:-1] + self.stated[-1], -NAME_LIMIT, NAME_LIMIT))
+        return float(
+            np.clip(features @ self.stated[:-1] + self.stated[-1], -NAME_LIMIT, NAME_LIMIT)
+        )
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> Abilities | None:

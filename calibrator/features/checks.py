@@ -50,8 +50,10 @@ def choice(question: str, answer: str) -> list[float]:
     the option's first number is among the last three of the reasoning, and whether it is absent
     from it; the option's rank by length, as a share.
     """
-    asked = question[-4_000:]
-    found = at_lines(_OPTION, asked) if reading_of(asked).may_list_options else ()
+    text_of_question = question[-4_000:]
+    found = (
+        at_lines(_OPTION, text_of_question) if reading_of(text_of_question).may_list_options else ()
+    )
     options = {each[1]: each[2].strip() for each in found}
     if len(options) < 2:
         return [0.0] * 8
@@ -65,17 +67,17 @@ def choice(question: str, answer: str) -> list[float]:
     chosen = options[letter]
     at = max(answer.rfind("answer is"), answer.rfind("boxed"), answer.rfind("nswer:"))
     reason = answer[max(0, at - CLOSE) : at].lower() if at > 0 else ""
-    said = {name: _support(text, reason) for name, text in options.items()}
-    best = max(said.values())
+    supports = {name: _support(text, reason) for name, text in options.items()}
+    best = max(supports.values())
     lengths = sorted(len(text) for text in options.values())
     own_numbers = _PLAIN_NUMBER.findall(chosen)
     last_numbers = _PLAIN_NUMBER.findall(reason.replace(",", ""))[-3:]
     return [
         1.0,
         0.0,
-        said[letter],
-        float(best > 0 and said[letter] == best),
-        best - said[letter],
+        supports[letter],
+        float(best > 0 and supports[letter] == best),
+        best - supports[letter],
         float(bool(own_numbers and last_numbers) and own_numbers[0] in last_numbers),
         float(bool(own_numbers and last_numbers) and own_numbers[0] not in reason),
         (lengths.index(len(chosen)) + 1) / len(lengths),
@@ -139,19 +141,19 @@ def _call_facts(tool: Mapping[str, Any], arguments: Mapping[str, Any], request: 
     required = (
         [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
     )
-    given = max(1, len(arguments))
+    count = max(1, len(arguments))
     pairs = [(properties.get(name), value) for name, value in arguments.items()]
     typed = [(p, value) for p, value in pairs if isinstance(p, Mapping)]
     return [
         sum(name not in arguments for name in required) / max(1, len(required)),
-        sum(p is None for p, _ in pairs) / given,
-        sum(not _fits(p, value) for p, value in typed) / given,
+        sum(p is None for p, _ in pairs) / count,
+        sum(not _fits(p, value) for p, value in typed) / count,
         float(
             any(isinstance(p.get("enum"), list) and value not in p["enum"] for p, value in typed)
         ),
         sum(value in ("", 0, None, [], {}) and value is not False for value in arguments.values())
-        / given,
-        sum(not _is_mentioned(value, request) for value in arguments.values()) / given,
+        / count,
+        sum(not _is_mentioned(value, request) for value in arguments.values()) / count,
     ]
 
 

@@ -94,19 +94,21 @@ class Difficulty:
         The results of new questions are remembered, up to `MOST_REMEMBERED`; then all are dropped.
         """
         keys = [ids.tobytes() for ids in pieces]
-        told = {key: known for key in keys if (known := self._remembered.get(key)) is not None}
-        new = {key: ids for key, ids in zip(keys, pieces, strict=True) if key not in told}
+        odds_of_key = {
+            key: known for key in keys if (known := self._remembered.get(key)) is not None
+        }
+        new = {key: ids for key, ids in zip(keys, pieces, strict=True) if key not in odds_of_key}
         if new:
             odds = yield from self._compute_odds([*new.values()])
-            told.update(zip(new, odds.tolist(), strict=True))
+            odds_of_key.update(zip(new, odds.tolist(), strict=True))
             for key in new:
                 if len(self._remembered) >= MOST_REMEMBERED:
                     self._remembered = {}
                 if len(key) <= LONGEST_REMEMBERED:
-                    self._remembered[key] = told[key]
+                    self._remembered[key] = odds_of_key[key]
         else:
             yield []
-        return np.array([told[key] for key in keys])
+        return np.array([odds_of_key[key] for key in keys])
 
     def _compute_odds(self, pieces: Sequence[Ids]) -> Work[NDArray[np.float64]]:
         """Compute log-odds (B,) for questions, given as word pieces, from the training questions.
@@ -145,7 +147,7 @@ class Difficulty:
         They are kernel-weighted shares of right replies to the training questions. For row i the
         training question at `left_out[i]` is ignored.
         """
-        told = []
+        shares = []
         for start in range(0, len(vectors), AT_ONCE):
             some = slice(start, start + AT_ONCE)
             near = self._cosines(vectors[some])  # (b, Q)
@@ -156,8 +158,8 @@ class Difficulty:
             if left_out is not None:
                 near[np.arange(len(near)), left_out[some]] = 0
             right = np.einsum("bq,q->b", near, self.share)
-            told.append((right + PRIOR * self.base) / (near.sum(axis=1) + PRIOR))
-        share = np.concatenate(told).astype(np.float64)
+            shares.append((right + PRIOR * self.base) / (near.sum(axis=1) + PRIOR))
+        share = np.concatenate(shares).astype(np.float64)
         return np.asarray(logit(np.clip(share, *BOUNDS)))
 
     def _cosines(self, vectors: Floats) -> Floats:

@@ -83,7 +83,7 @@ class Forest:
     ) -> Work[Floats]:
         """Compute the result of `inputs_of` as work for `run_together`, beside other work."""
         found = np.empty((len(rows), TRAITS + self.topics.width + 2), np.float32)
-        difficulty_work = self.difficulty.odds_work([row.asked for row in rows])
+        difficulty_work = self.difficulty.odds_work([row.question for row in rows])
         columns_work = _write_work(rows, self.topics, found)
         yield [*next(difficulty_work), *next(columns_work)]
         result_of(columns_work)

@@ -49,7 +49,7 @@ def grams_of(
     `question_ids` and `answer_ids` are the word pieces of the texts. The numbers are below
     `buckets`, a power of two. Of long texts only the two ends are read.
     """
-    asked_text, said_text = (
+    question_text, answer_text = (
         _two_ends(question, *QUESTION_CHARACTERS),
         _two_ends(answer, *ANSWER_CHARACTERS),
     )
@@ -59,18 +59,18 @@ def grams_of(
             (FIRST_PIECES, LAST_PIECES),
         )
         found, begins = kernel.grams(
-            asked_text, said_text, question_ids, answer_ids, buckets, *sizes
+            question_text, answer_text, question_ids, answer_ids, buckets, *sizes
         )
         numbers = np.frombuffer(found, np.int32)
         return tuple(numbers[start:end] for start, end in itertools.pairwise(begins))
-    said = _both_ends(answer_ids, ANSWER_HEAD, ANSWER_TAIL)
+    answer_ends = _both_ends(answer_ids, ANSWER_HEAD, ANSWER_TAIL)
     sequences = (
         np.array(_both_ends(question_ids, QUESTION_HEAD, QUESTION_TAIL), dtype=np.uint64),
-        np.array(said, dtype=np.uint64),
-        np.array(said[-LAST_PIECES:], dtype=np.uint64),
-        np.array(said[:FIRST_PIECES], dtype=np.uint64),
-        _characters(asked_text),
-        _characters(said_text),
+        np.array(answer_ends, dtype=np.uint64),
+        np.array(answer_ends[-LAST_PIECES:], dtype=np.uint64),
+        np.array(answer_ends[:FIRST_PIECES], dtype=np.uint64),
+        _characters(question_text),
+        _characters(answer_text),
     )
     keys = _distinct(sequences, buckets)
     ends = np.searchsorted(keys, [space * buckets for space in _PART_OF_SPACE])
@@ -87,8 +87,8 @@ def distinct(ids: Sequence[int]) -> Ids:
 
 def is_cut(question_ids: Sequence[int], answer_ids: Sequence[int]) -> bool:
     """Return whether question or answer have more word pieces than `grams_of` reads."""
-    most_asked, most_said = QUESTION_HEAD + QUESTION_TAIL, ANSWER_HEAD + ANSWER_TAIL
-    return len(question_ids) > most_asked or len(answer_ids) > most_said
+    most_of_question, most_of_answer = QUESTION_HEAD + QUESTION_TAIL, ANSWER_HEAD + ANSWER_TAIL
+    return len(question_ids) > most_of_question or len(answer_ids) > most_of_answer
 
 
 def _both_ends(pieces: Sequence[int], head: int, tail: int) -> list[int]:

@@ -170,19 +170,19 @@ def _size_of(line: str, words: Sequence[str]) -> str | None:
     It is `large`, `small`, `smallest`, `pro`, or the family's word, such as `opus`. A small variant
     of a family counts as the smallest family of that maker.
     """
-    told = {word for word in words if word and not _NUMBER.fullmatch(word)} - _UNSIZED
-    family = next((each for each in _FAMILIES.get(line, ()) if each in told), None)
-    if line == "gemini" and "flash" in told and "lite" in told:
+    telling = {word for word in words if word and not _NUMBER.fullmatch(word)} - _UNSIZED
+    family = next((each for each in _FAMILIES.get(line, ()) if each in telling), None)
+    if line == "gemini" and "flash" in telling and "lite" in telling:
         return "flash-lite"
-    is_small = bool(told & (_SMALL | _SMALLEST))
+    is_small = bool(telling & (_SMALL | _SMALLEST))
     if line == "claude":
         return "haiku" if is_small and family else family
     if line == "gemini":
         return "flash-lite" if is_small else family
-    if told & _SMALLEST:
+    if telling & _SMALLEST:
         return "smallest"
     if is_small:
         return "small"
-    if "pro" in told:
+    if "pro" in telling:
         return "pro"
-    return "large" if not told or told & _LARGE else None
+    return "large" if not telling or telling & _LARGE else None

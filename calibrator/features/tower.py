@@ -38,12 +38,12 @@ PREFIX = "tower."
 class TowerRow:
     """The tower's input for one answered question; `traits` is (TRAITS,).
 
-    `asked`, the distinct word pieces of the question, is for the forest alone.
+    `question`, the distinct word pieces of the question, is for the forest alone.
     """
 
     grams: Grams
     traits: Floats
-    asked: Ids
+    question: Ids
 
 
 def tower_row(
@@ -137,7 +137,7 @@ class _Members:
         self.names, self.linear = small["names"], small["linear"]
         self.center, self.spread = small["center"][:, None], small["spread"][:, None]
         self.norm = small["norm.weight"][:, None], small["norm.bias"][:, None]
-        self.first, self.second, self.last, self.asked = (
+        self.first, self.second, self.last, self.question = (
             # outputs are contiguous, which is fastest for `einsum`
             (np.ascontiguousarray(small[f"{name}.weight"].swapaxes(1, 2)), small[f"{name}.bias"])
             for name in ("first", "second", "last", "asked")
@@ -145,10 +145,10 @@ class _Members:
         shapes = (weights[0]["table"].shape, self.norm[0].shape[2:], self.center.shape[2:])
         if shapes != ((BUCKETS, 1 + WIDTH), (PARTS * WIDTH,), (TRAITS,)):
             raise ValueError(f"a tower of another shape: {shapes}")
-        given = (PARTS + 2) * WIDTH + NAME_WIDTH + TRAITS  # numbers that the first layer reads
+        inputs = (PARTS + 2) * WIDTH + NAME_WIDTH + TRAITS  # numbers that the first layer reads
         wide, deep = self.first[0].shape[2], self.second[0].shape[2]
         layers = tuple(each[0].shape[1:] for each in (self.first, self.second, self.last))
-        if layers != ((given, wide), (wide, deep), (deep, 1)):
+        if layers != ((inputs, wide), (wide, deep), (deep, 1)):
             raise ValueError(f"layers of a tower that do not follow each other: {layers}")
         self._kernel = load_kernel()
         self._held = (
@@ -161,7 +161,7 @@ class _Members:
         """Return all arrays in the order in which the kernel takes them."""
         norm = [each[:, 0] for each in self.norm]
         layers = [
-            each for layer in (self.first, self.second, self.last, self.asked) for each in layer
+            each for layer in (self.first, self.second, self.last, self.question) for each in layer
         ]
         return self.names, self.linear, self.center[:, 0], self.spread[:, 0], *norm, *layers
 
@@ -184,11 +184,11 @@ class _Members:
         embedded = _layer_norm(words.reshape(*words.shape[:2], -1), *self.norm)
         question, answer, ends = (embedded[:, :, at : at + WIDTH] for at in (0, WIDTH, 2 * WIDTH))
         own = self.names[:, names[0], 1:]
-        given = [embedded, question * answer, question * ends, own, traits]
-        first = _linear(np.concatenate(given, axis=2), *self.first)
-        asked = _linear(question, *self.asked)
+        inputs = [embedded, question * answer, question * ends, own, traits]
+        first = _linear(np.concatenate(inputs, axis=2), *self.first)
+        projected = _linear(question, *self.question)
         plain = bags[:, :, :, 0].sum(1).T + np.einsum("kbt,kt->kb", traits, self.linear)
-        start = sum(each.shape[2] for each in given[:3])
+        start = sum(each.shape[2] for each in inputs[:3])
         of_names = self.first[0][:, start : start + NAME_WIDTH]
         found = []
         for each in names:
@@ -196,7 +196,7 @@ class _Members:
             # only the name's part of the first layer changes
             hidden = _gelu(first + np.einsum("kbi,kio->kbo", name - own, of_names))
             deep = _linear(_gelu(_linear(hidden, *self.second)), *self.last)[:, :, 0]
-            found.append((plain + bias + deep + (name * asked).sum(2), hidden[0]))
+            found.append((plain + bias + deep + (name * projected).sum(2), hidden[0]))
         return np.stack([logits for logits, _ in found]), found[0][1]
 
     def traits(self, traits: Floats) -> Floats:

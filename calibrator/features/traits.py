@@ -87,37 +87,39 @@ def traits_of(question: str, answer: str) -> NDArray[np.float32]:
 
     They are those of `_form`, `_content`, `_relation` and `checks_of`, in this order.
     """
-    asked, said = reading_of(bound_text(question)), reading_of(bound_text(answer))
-    words = word_counts(asked, said)
-    numbers = reading_of(said.text[-MAX_CHARACTERS // 2 :]).numbers
-    found = array("f", _form(said.text, words.said))  # faster than an array made by numpy
-    found.extend(_content(said, words, numbers))
-    found.extend(_relation(asked, said, words, numbers))
-    found.extend(checks_of(question[:MAX_QUESTION], said.text))
+    question_text, answer_text = reading_of(bound_text(question)), reading_of(bound_text(answer))
+    words = word_counts(question_text, answer_text)
+    numbers = reading_of(answer_text.text[-MAX_CHARACTERS // 2 :]).numbers
+    found = array(
+        "f", _form(answer_text.text, words.in_answer)
+    )  # faster than an array made by numpy
+    found.extend(_content(answer_text, words, numbers))
+    found.extend(_relation(question_text, answer_text, words, numbers))
+    found.extend(checks_of(question[:MAX_QUESTION], answer_text.text))
     return np.frombuffer(found, dtype=np.float32)
 
 
 class WordCounts(NamedTuple):
     """Counts of words, separated by white space, of a question and its answer, in lower case."""
 
-    asked: int
-    said: int
+    in_question: int
+    in_answer: int
     repeated: int  # words of the answer that are in the question
     distinct: int  # words of the answer, case-sensitive
     at_end: int  # distinct words among the answer's last `END_WORDS`
 
 
-def word_counts(asked: PreparedText, said: PreparedText) -> WordCounts:
+def word_counts(question: PreparedText, answer: PreparedText) -> WordCounts:
     """Return the counts of words in a question and its answer; see `WordCounts`."""
-    if asked.kernel is not None and (kernel := said.kernel) is not None:
-        return WordCounts(*kernel.word_counts(asked.lower, said.lower, said.text, END_WORDS))
-    asked_words, words = asked.lower.split(), said.lower.split()
+    if question.kernel is not None and (kernel := answer.kernel) is not None:
+        return WordCounts(*kernel.word_counts(question.lower, answer.lower, answer.text, END_WORDS))
+    question_words, answer_words = question.lower.split(), answer.lower.split()
     return WordCounts(
-        len(asked_words),
-        len(words),
-        sum(map(set(asked_words).__contains__, words)),
-        len(set(said.text.split())),
-        len(set(words[-END_WORDS:])),
+        len(question_words),
+        len(answer_words),
+        sum(map(set(question_words).__contains__, answer_words)),
+        len(set(answer.text.split())),
+        len(set(answer_words[-END_WORDS:])),
     )
 
 
@@ -171,21 +173,21 @@ def _kinds(text: str) -> tuple[int, int, int, int]:
     return digits, capitals, letters, beyond
 
 
-def _content(said: PreparedText, words: WordCounts, numbers: list[str]) -> list[float]:
+def _content(answer_text: PreparedText, words: WordCounts, numbers: list[str]) -> list[float]:
     """Return 11 traits of an answer: repetition, hedging, refusal, steps, and numbers.
 
     `numbers` are the numbers at its end, as written.
     """
-    answer = said.text
+    answer = answer_text.text
     packed = answer[: MAX_CHARACTERS // 2].encode("utf-8", "replace")
-    hedges = math.log1p(_count_hedges(said))
-    may_refuse = _REFUSAL.may_be_in(said)
+    hedges = math.log1p(_count_hedges(answer_text))
+    may_refuse = _REFUSAL.may_be_in(answer_text)
     return [
         len(zlib.compress(packed, 1)) / len(packed) if len(packed) > 50 else 1.0,
-        words.distinct / words.said if words.said > 3 else 1.0,
-        words.at_end / min(max(1, words.said), END_WORDS),
+        words.distinct / words.in_answer if words.in_answer > 3 else 1.0,
+        words.at_end / min(max(1, words.in_answer), END_WORDS),
         hedges,
-        hedges / max(1.0, math.log1p(words.said)),
+        hedges / max(1.0, math.log1p(words.in_answer)),
         may_refuse and bool(_REFUSAL.pattern.search(answer[:400])),
         may_refuse and bool(_REFUSAL.pattern.search(answer[-200:])),
         math.log1p(sum(1 for _ in at_lines(_STEP, answer))),
@@ -195,13 +197,13 @@ def _content(said: PreparedText, words: WordCounts, numbers: list[str]) -> list[
     ]
 
 
-def _count_hedges(said: PreparedText) -> int:
+def _count_hedges(answer: PreparedText) -> int:
     """Return the number of hedging words and phrases, such as `maybe` and `I think`."""
-    if not _HEDGE.may_be_in(said):
+    if not _HEDGE.may_be_in(answer):
         return 0
-    if said.is_odd or any(start in said.lower for start in _HEDGE_STARTS):
-        return len(_HEDGE.pattern.findall(said.text))
-    return sum(map(_HEDGE_WORDS.__contains__, said.in_order))
+    if answer.is_odd or any(start in answer.lower for start in _HEDGE_STARTS):
+        return len(_HEDGE.pattern.findall(answer.text))
+    return sum(map(_HEDGE_WORDS.__contains__, answer.in_order))
 
 
 def _options(question: str) -> set[str]:
@@ -224,20 +226,20 @@ def _options(question: str) -> set[str]:
 
 
 def _relation(
-    asked: PreparedText, said: PreparedText, words: WordCounts, numbers: list[str]
+    question_text: PreparedText, answer_text: PreparedText, words: WordCounts, numbers: list[str]
 ) -> list[float]:
     """Return 12 traits of the question's form and of its repetition in the answer.
 
     `numbers` are those at the answer's end, as written.
     """
-    question = asked.text
+    question = question_text.text
     options = _options(question)
-    finals = _FINAL.all_in(said)
+    finals = _FINAL.all_in(answer_text)
     final = finals[-1].upper() if finals else ""
     is_letter = len(final) == 1 and "A" <= final <= "Z"
     return [
         math.log1p(len(question)),
-        math.log1p(len(asked.numbers)),
+        math.log1p(len(question_text.numbers)),
         question.count("<image"),
         '"type"' in question or "parameters" in question,
         len(options) / 10,
@@ -246,8 +248,8 @@ def _relation(
         is_letter and final in options,
         (ord(final) - ord("A")) / 10 if is_letter else -0.1,
         bool(numbers) and numbers[-1] in question,
-        words.repeated / max(1, words.said),
-        min(3.0, words.said / max(1, words.asked)),
+        words.repeated / max(1, words.in_answer),
+        min(3.0, words.in_answer / max(1, words.in_question)),
     ]
 
 

@@ -109,7 +109,7 @@ def decision_template(prompt: PromptConfig) -> str:
 
     It renders to the result of `prompts.fill` for the same texts.
     """
-    shown = {
+    expressions = {
         "question": f"{{{{ state.question[:{prompt.question_characters}] }}}}",
         "answer": f"{{{{ state.answer[:{prompt.answer_characters}] }}}}",
         "benchmark": "{{ state.benchmark or '' }}",
@@ -119,7 +119,7 @@ def decision_template(prompt: PromptConfig) -> str:
     lines = prompt.template.split("\n")
     for number, line in enumerate(lines, start=1):
         pieces = FIELD.split(line)  # text and names of fields alternate
-        body = "".join(shown[p] if at % 2 else _quote(p) for at, p in enumerate(pieces))
+        body = "".join(expressions[p] if at % 2 else _quote(p) for at, p in enumerate(pieces))
         body += _quote("\n") if number < len(lines) else ""
         if is_tag(pieces[1::2]) and prompt.missing == "omit":
             known = " or ".join(f"state.{name}" for name in pieces[1::2])

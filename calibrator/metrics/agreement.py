@@ -56,7 +56,7 @@ def agreement_of(labels: Iterable[Label]) -> Agreement:
     of_reply: dict[str, dict[str, bool]] = defaultdict(dict)
     for each in labels:
         of_reply[each.reply][each.reviewer] = each.is_correct
-    shared = [given for given in of_reply.values() if len(given) > 1]
+    shared = [by_reviewer for by_reviewer in of_reply.values() if len(by_reviewer) > 1]
     return Agreement(len(shared), _raw_agreement(shared), _alpha(shared), _pairs(shared))
 
 
@@ -65,7 +65,11 @@ def _raw_agreement(shared: Sequence[dict[str, bool]]) -> float:
 
     `shared` has each reply's labels by reviewer.
     """
-    pairs = [one == other for given in shared for one, other in combinations(given.values(), 2)]
+    pairs = [
+        one == other
+        for by_reviewer in shared
+        for one, other in combinations(by_reviewer.values(), 2)
+    ]
     return sum(pairs) / len(pairs) if pairs else math.nan
 
 
@@ -76,11 +80,11 @@ def _alpha(shared: Sequence[dict[str, bool]]) -> float:
     """
     counts: Counter[bool] = Counter()
     observed = 0.0
-    for given in shared:
-        right = sum(given.values())
-        wrong = len(given) - right
+    for by_reviewer in shared:
+        right = sum(by_reviewer.values())
+        wrong = len(by_reviewer) - right
         counts.update({True: right, False: wrong})
-        observed += 2 * right * wrong / (len(given) - 1)
+        observed += 2 * right * wrong / (len(by_reviewer) - 1)
     labels = counts.total()
     expected = 2 * counts[True] * counts[False] / (labels - 1) if labels > 1 else 0.0
     return 1 - observed / expected if expected else math.nan
@@ -89,9 +93,9 @@ def _alpha(shared: Sequence[dict[str, bool]]) -> float:
 def _pairs(shared: Sequence[dict[str, bool]]) -> list[ReviewerPair]:
     """Return the agreement of each two reviewers who share a reply, in the order of names."""
     both: dict[tuple[str, str], list[tuple[bool, bool]]] = defaultdict(list)
-    for given in shared:
-        for one, other in combinations(sorted(given), 2):
-            both[one, other].append((given[one], given[other]))
+    for by_reviewer in shared:
+        for one, other in combinations(sorted(by_reviewer), 2):
+            both[one, other].append((by_reviewer[one], by_reviewer[other]))
     return [_pair(*names, labels) for names, labels in sorted(both.items())]
 
 

@@ -195,9 +195,9 @@ def fit_observed(
     for i, key in enumerate(found.groups):
         members.setdefault(key, []).append(i)
     own = {
-        name: its.curve(kind)
+        name: group.curve(kind)
         for name, at in members.items()
-        if name and len(at) >= MIN_GROUP_LABELS and (its := found.take(at)).is_mixed
+        if name and len(at) >= MIN_GROUP_LABELS and (group := found.take(at)).is_mixed
     }
     return Recalibration(kind, found.curve(kind), by, own, labels=labels, calibrator=calibrator)
 
@@ -241,6 +241,6 @@ def cross_fitted_observed(
             fitted = fit_observed(found.take(outside), kind=kind, by=by)
         except JudgingError:
             continue
-        its = found.take(inside)
-        mended[inside] = apply_to_groups(fitted, its.groups, its.confidence)
+        judged = found.take(inside)
+        mended[inside] = apply_to_groups(fitted, judged.groups, judged.confidence)
     return mended

@@ -91,13 +91,13 @@ class RecalibratedScorer:
             )
         return self._with_signals(item, score, mended)
 
-    def _with_signals(self, item: Item, said: Score, mended: Score) -> Score:
-        """Return `mended` with the confidence that joins the item's signals to `said`.
+    def _with_signals(self, item: Item, own: Score, mended: Score) -> Score:
+        """Return `mended` with the confidence that joins the item's signals to `own`.
 
-        `said` is the scorer's own score. Return `mended` itself if no weights know these signals.
+        `own` is the scorer's own score. Return `mended` itself if no weights know these signals.
         """
-        weights, name = self.recalibrations.signals, provenance(self.scorer, said)
-        found = weights.weigh(said.confidence, name, item.signals) if weights is not None else None
+        weights, name = self.recalibrations.signals, provenance(self.scorer, own)
+        found = weights.weigh(own.confidence, name, item.signals) if weights is not None else None
         if found is None:
             return mended
         is_heard = any(kind != LOGPROBS for kind in found.kinds)

@@ -107,9 +107,9 @@ class SignalWeights:
         `calibrator` is the exact name of the numbers. None if there is no curve for it, or for no
         part of the signals.
         """
-        its = self.curves.get(calibrator)
-        for kinds in parts(signals.kinds) if its else ():
-            if its and (curve := its.get(combination_name(kinds))) is not None:
+        curves = self.curves.get(calibrator)
+        for kinds in parts(signals.kinds) if curves else ():
+            if curves and (curve := curves.get(combination_name(kinds))) is not None:
                 name = _name_with_signals(calibrator, kinds, curve)
                 return WeighedConfidence(
                     curve.apply(confidence, readings(signals, kinds)), name, kinds
@@ -118,8 +118,8 @@ class SignalWeights:
 
     def names(self) -> Iterator[str]:
         """Yield the name of each kind of number that `weigh` can return."""
-        for calibrator, its in self.curves.items():
-            for combination, curve in its.items():
+        for calibrator, curves in self.curves.items():
+            for combination, curve in curves.items():
                 yield _name_with_signals(calibrator, tuple(combination.split(" + ")), curve)
 
     @property
@@ -138,8 +138,8 @@ class SignalWeights:
     def as_dict(self) -> dict[str, Any]:
         """Return the content of the file for JSON."""
         curves = {
-            calibrator: {key: curve.as_dict() for key, curve in sorted(its.items())}
-            for calibrator, its in sorted(self.curves.items())
+            calibrator: {key: curve.as_dict() for key, curve in sorted(by_kinds.items())}
+            for calibrator, by_kinds in sorted(self.curves.items())
         }
         return {
             "format": FORMAT,
@@ -160,8 +160,8 @@ def signal_weights(values: Mapping[str, Any]) -> SignalWeights:
     Raises ValueError, TypeError, KeyError or AttributeError for anything else.
     """
     curves = {
-        str(calibrator): {str(key): _curve(curve, key) for key, curve in its.items()}
-        for calibrator, its in values["curves"].items()
+        str(calibrator): {str(key): _curve(curve, key) for key, curve in by_kinds.items()}
+        for calibrator, by_kinds in values["curves"].items()
     }
     return SignalWeights(str(values["calibrator"]), curves, int(values["labels"]))
 
@@ -276,9 +276,11 @@ def cross_fitted_signals(replies: Sequence[LabelledSignals], clusters: Sequence[
     folds = np.array([int(share_of(cluster) * FOLDS) for cluster in clusters])
     found = confidences(replies)
     for fold in range(FOLDS):
-        inside = [at for at, its in enumerate(folds) if its == fold]
+        inside = [at for at, number in enumerate(folds) if number == fold]
         with suppress(JudgingError):
-            weights = fit_signals([replies[at] for at, its in enumerate(folds) if its != fold])
+            weights = fit_signals(
+                [replies[at] for at, number in enumerate(folds) if number != fold]
+            )
             found[inside] = weigh_replies(weights, [replies[at] for at in inside])
     return found
 

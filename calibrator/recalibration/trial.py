@@ -117,16 +117,16 @@ def recalibrate_unseen(
     """
 
     def learn(known: Sequence[int], judged: Sequence[int]) -> Floats:
-        curve, its = fit_observed(found.take(known), kind=kind, by=by), found.take(judged)
-        return apply_to_groups(curve, its.groups, its.confidence)
+        curve, observed = fit_observed(found.take(known), kind=kind, by=by), found.take(judged)
+        return apply_to_groups(curve, observed.groups, observed.confidence)
 
     return predict_unseen(found, learn)
 
 
 def fixed_confidences(confidence: ArrayLike) -> UnseenConfidences:
     """Return confidences that were not learnt from these labels, as `UnseenConfidences`."""
-    given = np.asarray(confidence, dtype=np.float64)
-    return UnseenConfidences(given, given)
+    numbers = np.asarray(confidence, dtype=np.float64)
+    return UnseenConfidences(numbers, numbers)
 
 
 def predict_unseen(

@@ -54,7 +54,7 @@ JUDGING_ROOMS = (
     "calibrator/lab/judging/evaluation/",
     "calibrator/lab/paper/",
     "calibrator/lab/reporting/",
-    "calibrator/lab/data/selecting/",
+    "calibrator/lab/data/selecting.py",
     "calibrator/lab/judging/sensitivity/",
 )
 DIGEST_LETTERS = 32  # 128 bits, so no two rows of a file share a digest
@@ -69,8 +69,8 @@ class KeptScores:
     def __init__(self, scorer: Scorer, device: str, *, is_renewed: bool = False) -> None:
         """Read the cached scores of this scorer and device, unless `is_renewed`."""
         self._scorer, self._device, self._is_renewed = scorer, device, is_renewed
-        said_by = [scorer.name, opinion_of(scorer), signals_of(scorer)]
-        self._path = _score_file(scorer.name, [*said_by, device])
+        deciding = [scorer.name, opinion_of(scorer), signals_of(scorer)]
+        self._path = _score_file(scorer.name, [*deciding, device])
         self._scores = {} if is_renewed else dict(_read(self._path))
         self.reused = 0  # number of items found in the cache
 
@@ -216,8 +216,8 @@ def cache_folder() -> Path:
 def _score_file(name: str, decided_by: Sequence[str]) -> Path:
     """Return the cache's file for a scorer `name`, by all the texts that decide its scores."""
     digest = hashlib.sha256("\n".join([*decided_by, code_digest()]).encode()).hexdigest()[:12]
-    shown = re.sub(r"[^\w.@+-]+", "_", name)[:80].strip("._") or "scores"
-    return cache_folder() / "scores" / f"{shown}-{digest}.jsonl"
+    stem = re.sub(r"[^\w.@+-]+", "_", name)[:80].strip("._") or "scores"
+    return cache_folder() / "scores" / f"{stem}-{digest}.jsonl"
 
 
 @cache
@@ -300,9 +300,9 @@ def _score_from_values(values: dict[str, Any]) -> Score:
 def _score_values(one: Score) -> dict[str, Any]:
     """Return the fields of a score, by name, that differ from their defaults, as plain values."""
     unset = Score(math.nan, math.nan)
-    said = [field.name for field in fields(one)]
+    names = [field.name for field in fields(one)]
     found = {
-        name: getattr(one, name) for name in said if getattr(one, name) != getattr(unset, name)
+        name: getattr(one, name) for name in names if getattr(one, name) != getattr(unset, name)
     }
     for name in {"fields", "notes", "unsupported"} & found.keys():
         found[name] = [asdict(each) for each in found[name]]

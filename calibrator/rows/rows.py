@@ -122,10 +122,10 @@ class Row:
         model = None if tags == "none" else self.model
         benchmark = self.benchmark if tags == "all" else None
         named = (model, benchmark, self.domain)
-        told = self.images, self.tool_use, self.others
+        contents = self.images, self.tool_use, self.others
         messages = self.messages if self.tool_use is None else self.tool_use.messages
         return Item(
-            self.question, self.answer, *named, *told, signals=self.signals, messages=messages
+            self.question, self.answer, *named, *contents, signals=self.signals, messages=messages
         )
 
 
@@ -191,30 +191,30 @@ def parse_row(raw: Any, images: ImageUse = "refuse") -> Row:
     """
     if not isinstance(raw, dict):
         raise ValueError(f"a row must be a JSON object, not {type(raw).__name__}")
-    asked, answer, tool_use = _asked_and_answered(raw)
+    question, answer, tool_use = _question_and_answer(raw)
     others = raw.get("others") or ()
     if not isinstance(others, list | tuple):
         raise ValueError(f"'others' must be a list of replies, not {type(others).__name__}")
-    if asked.images and images == "refuse":
+    if question.images and images == "refuse":
         raise NotScorableError(
             "image", "the question has an image; this calibrator reads text only"
         )
     return Row(
-        question=asked.text,
+        question=question.text,
         answer=answer,
         model=_text_or_none(raw, "model"),
         benchmark=_text_or_none(raw, "benchmark"),
         domain=_text_or_none(raw, "domain"),
-        question_id=_question_id(raw) or asked.text,
+        question_id=_question_id(raw) or question.text,
         correct=_label(raw),
         verbalized_confidence=_probability_or_none(raw, "verbalized_confidence"),
         raw=raw,
-        images=local_images(asked.images) if images == "read" else (),
+        images=local_images(question.images) if images == "read" else (),
         tool_use=tool_use,
-        others=tuple(other_reply(asked, each) for each in others),
+        others=tuple(other_reply(question, each) for each in others),
         signals=_signals(raw),
-        messages=asked.all_messages(),
-        lacks_images=bool(asked.images) and images == "ignore",
+        messages=question.all_messages(),
+        lacks_images=bool(question.images) and images == "ignore",
     )
 
 
@@ -235,7 +235,7 @@ def _signals(raw: dict[str, Any]) -> Signals:
     return Signals(judged, judge or "", (float(logprobs[0]), float(logprobs[1])))
 
 
-def _asked_and_answered(raw: dict[str, Any]) -> tuple[Question, str, ToolUse | None]:
+def _question_and_answer(raw: dict[str, Any]) -> tuple[Question, str, ToolUse | None]:
     """Return a row's question, the answer's text, and the reply with its tools or None.
 
     A row with `prompt` and `image` becomes the question whether the image depicts the prompt.
@@ -244,13 +244,13 @@ def _asked_and_answered(raw: dict[str, Any]) -> tuple[Question, str, ToolUse | N
     if "response" not in raw:
         if (prompt := _text_or_none(raw, "prompt")) is None or "image" not in raw:
             raise ValueError(missing_field("response", raw))
-        question, answer = depiction(prompt)
-        return Question(question, [{"image_url": raw["image"]}]), answer, None
-    response, asked = raw["response"], _question_of(raw)
+        text, answer = depiction(prompt)
+        return Question(text, [{"image_url": raw["image"]}]), answer, None
+    response, question = raw["response"], _question_of(raw)
     if isinstance(response, str):
-        return asked, response, asked.tool_use({"role": "assistant", "content": response})
+        return question, response, question.tool_use({"role": "assistant", "content": response})
     message = response_message(response)
-    return asked, message_text(message), asked.tool_use(message)
+    return question, message_text(message), question.tool_use(message)
 
 
 def _question_of(raw: dict[str, Any]) -> Question:
@@ -263,12 +263,12 @@ def _question_of(raw: dict[str, Any]) -> Question:
         if raw.get("messages") is None:
             raise ValueError(missing_field("question", raw))
         return read_question(raw["messages"], raw.get("tools"))
-    shown = raw.get("images") or []
-    if not isinstance(shown, list):
-        raise ValueError(f"'images' must be a list of data URLs, not {type(shown).__name__}")
+    images = raw.get("images") or []
+    if not isinstance(images, list):
+        raise ValueError(f"'images' must be a list of data URLs, not {type(images).__name__}")
     messages = raw.get("messages")  # may accompany the text, for replies with tools
     read = messages if isinstance(messages, list) else ()
-    return Question(question, [{"image_url": each} for each in shown], read, raw.get("tools"))
+    return Question(question, [{"image_url": each} for each in images], read, raw.get("tools"))
 
 
 def open_lines(path: Path) -> BinaryIO:

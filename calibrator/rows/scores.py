@@ -126,12 +126,12 @@ def _kinds(
     `numbers` are confidences, each with the one without others, or None where it uses none. `name`
     is the calibrator's, and `opinion_name` its name with other replies.
     """
-    alone = np.array([told if before is None else before for told, before in numbers])
+    alone = np.array([confidences if before is None else before for confidences, before in numbers])
     found = [Scores(name, tags, alone, name)]
     if count := sum(before is not None for _, before in numbers):
         some = "" if count == len(numbers) else f", on {count:,} of {len(numbers):,} rows"
-        told = np.array([told for told, _ in numbers])
-        found.append(Scores(opinion_name + some, tags, told, opinion_name))
+        confidences = np.array([confidences for confidences, _ in numbers])
+        found.append(Scores(opinion_name + some, tags, confidences, opinion_name))
     return found
 
 

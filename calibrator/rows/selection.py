@@ -86,11 +86,11 @@ def _reasons(errors: Sequence[RowError]) -> str:
     The number of the others follows.
     """
     firsts = {error.message: error for error in reversed(errors)}
-    shown = [str(error) for error in reversed(firsts.values())][:MOST_REASONS]
-    if not shown:
+    sentences = [str(error) for error in reversed(firsts.values())][:MOST_REASONS]
+    if not sentences:
         return ""
-    others = len(errors) - len(shown)
-    return f": {'; '.join(shown)}" + (f"; and {others} more" if others else "")
+    others = len(errors) - len(sentences)
+    return f": {'; '.join(sentences)}" + (f"; and {others} more" if others else "")
 
 
 def share_of(text: str) -> float:
@@ -116,9 +116,9 @@ def without_copies(rows: Sequence[Row]) -> list[Row]:
             id = less
         return id
 
-    asked: dict[str, str] = {}
+    first_ids: dict[str, str] = {}
     for row in rows:
-        first = asked.setdefault(_copy_key(row.question), row.question_id)
+        first = first_ids.setdefault(_copy_key(row.question), row.question_id)
         one, other = sorted((least_of(first), least_of(row.question_id)))
         least[other] = one
     ids = [least_of(row.question_id) for row in rows]

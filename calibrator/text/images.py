@@ -103,8 +103,8 @@ def _image_in(part: Mapping[str, Any], max_bytes: int) -> bytes | str:
     source = part.get("source")  # Anthropic's form
     if isinstance(source, Mapping) and source.get("type") == "base64":
         return _decode_image(source.get("media_type"), source.get("data"), max_bytes)
-    given = source if isinstance(source, Mapping) else part.get("image_url")
-    url = given.get("url") if isinstance(given, Mapping) else given
+    place = source if isinstance(source, Mapping) else part.get("image_url")
+    url = place.get("url") if isinstance(place, Mapping) else place
     if not isinstance(url, str) or not url:
         raise NotScorableError("image_missing", "an image's part has neither its bytes nor a URL")
     scheme = url[: len(_WEB[1])].lower()

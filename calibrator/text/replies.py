@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from calibrator.scorer import OtherReply
-from calibrator.text.transcript import LISTED, SAID, Question, message_text
+from calibrator.text.transcript import ANSWER_KEYS, LISTED, Question, message_text
 
 Json = dict[str, Any]
 
@@ -116,9 +116,10 @@ def _message_of(choice: Any) -> Mapping[str, Any]:
 def _check_content(message: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a message unchanged if it has a key for content or calls, even an empty one.
 
-    Raises ValueError for a message without any of `SAID`, such as `content` and `tool_calls`.
+    Raises ValueError for a message without any of `ANSWER_KEYS`, such as `content` and
+    `tool_calls`.
     """
-    if any(key in message for key in SAID):
+    if any(key in message for key in ANSWER_KEYS):
         return message
     found = ", ".join(repr(key) for key in list(message)[:6])
     only = f", only {found}" if found else ""
@@ -152,8 +153,8 @@ def tool_call(item: Mapping[str, Any]) -> Json:
         return {"id": id, "type": "custom", "custom": custom}
     arguments = item.get("arguments")
     if not isinstance(arguments, str):
-        told = {key: value for key, value in item.items() if key not in _NO_ARGUMENTS}
-        arguments = _json(told if arguments is None else arguments)
+        fields = {key: value for key, value in item.items() if key not in _NO_ARGUMENTS}
+        arguments = _json(fields if arguments is None else arguments)
     function = {"name": name or kind, "arguments": arguments}
     return {"id": id, "type": "function", "function": function}
 
@@ -181,8 +182,8 @@ def answer_message(items: Iterable[Any]) -> Json:
         elif item.get("type") == "reasoning":
             thoughts += _texts(item.get("summary"), "text") + _texts(item.get("content"), "text")
         elif item.get("type") == "message":
-            said = commentary if item.get("phase") == "commentary" else texts
-            said += _texts(item.get("content"), "text")
+            destination = commentary if item.get("phase") == "commentary" else texts
+            destination += _texts(item.get("content"), "text")
             refusals += _texts(item.get("content"), "refusal")
     texts = texts or commentary
     message: Json = {"role": "assistant", "content": "\n".join(texts) if texts else None}
@@ -231,10 +232,10 @@ def blocks_message(blocks: Sequence[Any], arguments: Sequence[str | None] = ()) 
     message: Json = {"role": "assistant", "content": "".join(texts) if texts else None}
     if any(thoughts):
         message["reasoning_content"] = "\n".join(thoughts)
-    given = [*arguments, *(None for _ in blocks[len(arguments) :])]
+    arguments_of_blocks = [*arguments, *(None for _ in blocks[len(arguments) :])]
     calls = [
         _tool_use(block, streamed)
-        for block, streamed in zip(blocks, given, strict=True)
+        for block, streamed in zip(blocks, arguments_of_blocks, strict=True)
         if is_tool_use(block)
     ]
     return {**message, "tool_calls": calls} if calls else message

@@ -190,46 +190,46 @@ def without_question(question: str, answer: str) -> str:
     none, if nothing else would be left, and for a question that is code, has fewer than `MIN_WORDS`
     words or more than `MAX_QUESTION` characters, or for an answer of more than `MAX_ANSWER`.
     """
-    asked = question.strip()
-    if len(asked) > MAX_QUESTION or len(answer) > MAX_ANSWER:
+    stripped = question.strip()
+    if len(stripped) > MAX_QUESTION or len(answer) > MAX_ANSWER:
         return answer
-    content_words = _count_question(asked)
-    if content_words is None or not _may_restate(asked, answer, content_words):
+    content_words = _count_question(stripped)
+    if content_words is None or not _may_restate(stripped, answer, content_words):
         return answer
-    text = answer.replace(_QUOTED, " ").replace(asked, _QUOTED)
+    text = answer.replace(_QUOTED, " ").replace(stripped, _QUOTED)
     parts = _PART_BREAK.split(text)
-    said, breaks = parts[::2], [*parts[1::2], ""]
+    passages, breaks = parts[::2], [*parts[1::2], ""]
     allowed = _WITHOUT_CONTENT.union(content_words)
     kept = [
         (part.replace(_QUOTED, ""), end)
-        for part, end in zip(said, breaks, strict=True)
+        for part, end in zip(passages, breaks, strict=True)
         if not (_has_only(part, allowed) and _is_restatement(part, content_words))
     ]
     left = "".join(part + end for part, end in kept).strip()
-    is_changed = _QUOTED in text or len(kept) < len(said)
+    is_changed = _QUOTED in text or len(kept) < len(passages)
     return left if is_changed and _ANY_WORD.search(left) else answer
 
 
 @lru_cache(maxsize=64)
-def _count_question(asked: str) -> Counter[str] | None:
+def _count_question(question: str) -> Counter[str] | None:
     """Return how often each content word, in lower case, is in a question.
 
     None for code and for fewer than `MIN_WORDS` words: restatements of these are not removed. The
     counts of the last 64 questions are cached; callers must not change them.
     """
-    if len(_ANY_WORD.findall(asked)) < MIN_WORDS or _IS_CODE.search(asked):
+    if len(_ANY_WORD.findall(question)) < MIN_WORDS or _IS_CODE.search(question):
         return None
-    return _contents(asked)
+    return _contents(question)
 
 
-def _may_restate(asked: str, answer: str, content_words: Counter[str]) -> bool:
+def _may_restate(question: str, answer: str, content_words: Counter[str]) -> bool:
     """Return False if the answer certainly does not repeat the question, without splitting it.
 
-    `asked` is the question, `content_words` are its content words. True, which is not certain, if
-    the answer contains the question or a character that makes the comparison unreliable, or at
+    `content_words` are those of the question. True, which is not certain, if the answer contains
+    the question or a character that makes the comparison unreliable, or at
     least the share `COVERED` of the distinct content words, if these are `MIN_CONTENT` or more.
     """
-    if asked in answer or _SIGMA in answer or _QUOTED in answer:
+    if question in answer or _SIGMA in answer or _QUOTED in answer:
         return True
     if len(content_words) < MIN_CONTENT:
         return False

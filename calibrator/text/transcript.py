@@ -24,7 +24,7 @@ from calibrator.text.asides import has_asides, has_attribution, messages_without
 
 HISTORY_CHARACTERS = 1_500  # of earlier turns, the most recent ones
 _BESIDE_CONTENT = ("reasoning_content", "reasoning", "refusal", "tool_calls", "function_call")
-SAID = ("content", *_BESIDE_CONTENT)  # every message of an assistant has one of these keys
+ANSWER_KEYS = ("content", *_BESIDE_CONTENT)  # every message of an assistant has one of these keys
 LISTED = "mcp_list_tools"  # key of a message: tools that MCP servers listed beside its calls
 _INSTRUCTIONS = ("system", "developer")
 _OPENINGS = {role: f"[{role}] " for role in ("user", "assistant")}  # what a turn begins with
@@ -242,7 +242,7 @@ def _turns(messages: Sequence[Any], characters: int, images: Images) -> list[str
     NotScorableError and ValueError as `content_text`.
     """
     turns: list[str] = []
-    shown: list[Images] = []  # of each turn that has images
+    images_of_turns: list[Images] = []  # of each turn that has images
     for message in reversed(messages):
         if characters < 0:
             break
@@ -252,9 +252,9 @@ def _turns(messages: Sequence[Any], characters: int, images: Images) -> list[str
             turns.append(text)
             characters -= len(text)
         if found:
-            shown.append(found)
+            images_of_turns.append(found)
             characters -= IMAGE_CHARACTERS * len(found)
-    for found in reversed(shown):
+    for found in reversed(images_of_turns):
         images += found
     return turns[::-1]
 
@@ -270,8 +270,8 @@ def _turn_text(message: Any, images: Images) -> str | None:
     role = message.get("role", "user")
     if role in _INSTRUCTIONS:
         return None
-    said = content_text(message.get("content"), images)
-    text = " ".join(filter(None, (said, calls_text(message.get("tool_calls")))))
+    content = content_text(message.get("content"), images)
+    text = " ".join(filter(None, (content, calls_text(message.get("tool_calls")))))
     if not text and images:
         return None
     return f"[{role}] {text}" if text else ""

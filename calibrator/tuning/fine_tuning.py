@@ -208,9 +208,9 @@ class TuningTrial:
     def as_dict(self) -> dict[str, Any]:
         """Return the three trials and what was learnt as plain values for JSON, by name."""
         trials = {"now": self.now, "recalibration": self.recalibration, "beside": self.beside}
-        told = {name: each.as_dict() for name, each in trials.items()}
+        values = {name: each.as_dict() for name, each in trials.items()}
         learnt = {"learnt": self.tuned.learnt, "models": dict(self.tuned.models)}
-        return {"is_better": self.is_better, **learnt, **told}
+        return {"is_better": self.is_better, **learnt, **values}
 
 
 def try_tuning(

@@ -206,8 +206,8 @@ def fit_tuned(found: Readings) -> TunedCheckpoint:
     numbers_of = dict(zip(model_numbers(names).tolist(), biases, strict=True))
     layer = TunedLayer(slope, intercept, *scales, numbers * NUMBER_SCALE, grams, numbers_of)
     is_line = np.array([ridge == RECALIBRATION for _, ridge in WAYS])
-    told = dict(zip(names, biases, strict=True))
-    return TunedCheckpoint(layer, float(1 - shares[is_line].sum()), told, centre)
+    bias_of_model = dict(zip(names, biases, strict=True))
+    return TunedCheckpoint(layer, float(1 - shares[is_line].sum()), bias_of_model, centre)
 
 
 def _shares(problem: _Problem, questions: Sequence[str]) -> Floats:

@@ -25,7 +25,7 @@ import httpx
 from bench_http import QUESTION
 from bench_process import memory_mb
 from bench_servers import SERVERS, start, start_proxy
-from bench_table import say, shown, table
+from bench_table import number_text, say, table
 
 from calibrator.checkpoints.checkpoint import CHECKPOINTS, EMBEDDED
 from calibrator.embedded.calibrator import EmbeddedCalibrator, load_embedded
@@ -85,8 +85,8 @@ class Texts:
             words = self._rng.choices(self._words, k=12)
             records.append(f"id {self._rng.randrange(10_000)}: {' '.join(words)}")
         order, _, words = records[len(records) // 2].partition(": ")
-        given = json.dumps({"order": order.removeprefix("id "), "reason": words[:40]})
-        function = {"name": "cancel_order", "arguments": given}
+        arguments = json.dumps({"order": order.removeprefix("id "), "reason": words[:40]})
+        function = {"name": "cancel_order", "arguments": arguments}
         schema = {"type": "object", "properties": {"order": {"type": "string"}}}
         turns = [
             {"role": "system", "content": "Cancel orders that have not been sent, no others."},
@@ -95,7 +95,7 @@ class Texts:
         ]
         message = {"role": "assistant", "tool_calls": [{"type": "function", "function": function}]}
         tools = [{"type": "function", "function": {"name": "cancel_order", "parameters": schema}}]
-        return Item("\n".join(records), given, tool_use=ToolUse(turns, tools, message))
+        return Item("\n".join(records), arguments, tool_use=ToolUse(turns, tools, message))
 
 
 def median_ms(act: Callable[[], object], repeats: int, at_most_s: float) -> float:
@@ -174,14 +174,14 @@ def proxy_mb() -> float:
 
     Raises RuntimeError if the reply has no score.
     """
-    asked = {"model": "bench", "messages": [{"role": "user", "content": QUESTION}]}
+    body = {"model": "bench", "messages": [{"role": "user", "content": QUESTION}]}
     with (
         tempfile.TemporaryDirectory() as scratch,
         start([str(SERVERS), "upstream"]) as upstream,
         start_proxy(upstream.url, EMBEDDED, Path(scratch)) as proxy,
         httpx.Client(trust_env=False, timeout=60) as client,
     ):
-        reply = client.post(f"{proxy.url}/chat/completions", json=asked)
+        reply = client.post(f"{proxy.url}/chat/completions", json=body)
         if "x-pinocchio-confidence" not in reply.headers:
             raise RuntimeError(f"it was not scored: {reply.status_code} {dict(reply.headers)}")
         return memory_mb(proxy.pid)
@@ -191,8 +191,8 @@ def score_table(ours: dict[str, float]) -> str:
     """Return a table, as text, of the results of `score_ms` beside the goals."""
     rows = [
         ["one score, ms", *(f"{pieces} pieces" for pieces in ours)],
-        ["as it serves", *map(shown, ours.values())],
-        ["goal on one core", *map(shown, GOALS_MS.values())],
+        ["as it serves", *map(number_text, ours.values())],
+        ["goal on one core", *map(number_text, GOALS_MS.values())],
     ]
     return table(rows)
 
@@ -223,7 +223,14 @@ def main() -> None:
         print(json.dumps({**facts, "score_ms": ours, **others}, indent=1))
         return
     print(score_table(ours), end="\n\n")
-    print(table([["", "", "goal"], *([k, shown(v), shown(GOALS[k])] for k, v in others.items())]))
+    print(
+        table(
+            [
+                ["", "", "goal"],
+                *([k, number_text(v), number_text(GOALS[k])] for k, v in others.items()),
+            ]
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from typing import Any, Final
 import torch
 from bench_llm_proxy import through_proxy
 from bench_shapes import TRUE_SHAPES, Shape, build, random_rows
-from bench_table import say, shown, table
+from bench_table import number_text, say, table
 
 from calibrator.llm.layers.replace import use_faster_layers, use_linear_patches
 from calibrator.llm.serving.batches import ModelRow
@@ -228,7 +228,10 @@ def main() -> None:
     columns = [
         [
             name,
-            *(shown(v) if isinstance(v := asdict(each)[name], float) else str(v) for each in found),
+            *(
+                number_text(v) if isinstance(v := asdict(each)[name], float) else str(v)
+                for each in found
+            ),
         ]
         for name in asdict(found[0])
     ]

@@ -25,7 +25,7 @@ import torch
 from bench_http import ANSWER
 from bench_servers import SERVERS, Server, start, start_proxy
 from bench_shapes import Shape, build
-from bench_table import say, shown, table
+from bench_table import number_text, say, table
 
 ROOT: Final = Path(__file__).parents[2]
 CONCURRENCIES: Final = (1, 8, 64)
@@ -163,5 +163,7 @@ def through_proxy(shapes: Sequence[Shape], *, is_quick: bool, as_json: bool) -> 
     print(", ".join(f"{name} {value}" for name, value in facts.items()), end="\n\n")
     rows = [list(asdict(found[0]))]
     for each in found:
-        rows.append([shown(v) if isinstance(v, float) else str(v) for v in asdict(each).values()])
+        rows.append(
+            [number_text(v) if isinstance(v, float) else str(v) for v in asdict(each).values()]
+        )
     print(table(rows))

@@ -27,7 +27,7 @@ import aiohttp
 from bench_calibrator import FOLDER, score_ms, score_table
 from bench_http import QUESTION
 from bench_servers import SERVERS, Server, start, start_proxy
-from bench_table import say, shown, table
+from bench_table import number_text, say, table
 
 DIRECT, HTTPX, OFF, ON = "direct", "httpx", "off", "on"  # names of the columns
 CONCURRENCIES = (1, 8)
@@ -227,10 +227,10 @@ def http_table(concurrency: int, found: dict[str, Figures]) -> str:
     rows = [[f"concurrency {concurrency}", *ways, *(f"{way}/{base}" for way, base in pairs)]]
     for name, label in LABELS.items():
         values = {way: getattr(figures, name) for way, figures in found.items()}
-        ratios = [shown(ratio(values[way], values[base])) for way, base in pairs]
+        ratios = [number_text(ratio(values[way], values[base])) for way, base in pairs]
         if name == "requests":
             ratios = [""] * len(pairs)
-        rows.append([label, *(shown(values[way]) for way in ways), *ratios])
+        rows.append([label, *(number_text(values[way]) for way in ways), *ratios])
     return table(rows)
 
 

@@ -57,8 +57,8 @@ def start(arguments: Sequence[str], within_s: float = 120) -> Iterator[Server]:
             found = re.search(r"http://\S+", greeting.readline().decode())
             if found is None or not _is_ready(found[0], within_s):
                 log.seek(0)
-                told = log.read()[-2_000:].decode(errors="replace")
-                raise RuntimeError(f"{' '.join(arguments)} did not come up:\n{told}")
+                output = log.read()[-2_000:].decode(errors="replace")
+                raise RuntimeError(f"{' '.join(arguments)} did not come up:\n{output}")
             yield Server(process.pid, found[0])
 
 
@@ -108,8 +108,8 @@ def pass_through(url: str) -> Any:
         """Return upstream's reply to the same request, with its status and media type."""
         kept = {k: v for k, v in request.headers.items() if k not in ("host", "content-length")}
         target = url + request.url.path.removeprefix("/v1")
-        asked = client.build_request("POST", target, content=await request.body(), headers=kept)
-        reply = await client.send(asked, stream=True)
+        forwarded = client.build_request("POST", target, content=await request.body(), headers=kept)
+        reply = await client.send(forwarded, stream=True)
         media_type = reply.headers["content-type"]
         if media_type.startswith("text/event-stream"):
             chunks, closing = reply.aiter_raw(), BackgroundTask(reply.aclose)

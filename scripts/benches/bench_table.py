@@ -25,7 +25,7 @@ def table(rows: list[list[str]]) -> str:
     )
 
 
-def shown(value: float) -> str:
+def number_text(value: float) -> str:
     """Return a number as text: `-` for nan, `1,234` for whole or large ones, else two decimals."""
     if math.isnan(value):
         return "-"

@@ -142,19 +142,19 @@ def missing_links(found: Sequence[Row]) -> list[str]:
 
     A row needs code and a test. A broken link is a file or test that does not exist.
     """
-    told = []
+    sentences = []
     known = {test for tests in named_in_tests_all().values() for test in tests}
     for row in found:
         for place in row.code:
             if not (ROOT / place).is_file():
-                told.append(f"{row.id}: there is no {place}")
+                sentences.append(f"{row.id}: there is no {place}")
         for test in row.tests:
             if test not in known:
-                told.append(f"{row.id}: there is no test {test}")
+                sentences.append(f"{row.id}: there is no test {test}")
         if not row.is_covered and not row.why:
             lacks = "code" if not row.code else "a test"
-            told.append(f"{row.id} ({row.what}) has no {lacks} and no reason")
-    return told
+            sentences.append(f"{row.id} ({row.what}) has no {lacks} and no reason")
+    return sentences
 
 
 def named_in_tests_all() -> Mapping[str, list[str]]:
@@ -190,8 +190,8 @@ def page(found: Sequence[Row]) -> str:
 
 def _links(places: Sequence[str]) -> str:
     """Return the first `SHOWN` places as Markdown code, with `and N more` for the rest."""
-    shown = [f"`{place}`" for place in places[:SHOWN]]
-    return ", ".join(shown) + (f" and {len(places) - SHOWN} more" if len(places) > SHOWN else "")
+    links = [f"`{place}`" for place in places[:SHOWN]]
+    return ", ".join(links) + (f" and {len(places) - SHOWN} more" if len(places) > SHOWN else "")
 
 
 def main() -> None:

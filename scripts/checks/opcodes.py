@@ -73,8 +73,8 @@ def system_calls(thread: int) -> tuple[int, int]:
     """Return the (reads, writes) of a thread so far; (0, 0) if the system does not count them."""
     with suppress(OSError):
         lines = Path(f"/proc/self/task/{thread}/io").read_text().splitlines()
-        told = dict(line.split(": ") for line in lines)
-        return int(told["syscr"]), int(told["syscw"])
+        counts = dict(line.split(": ") for line in lines)
+        return int(counts["syscr"]), int(counts["syscw"])
     return 0, 0
 
 

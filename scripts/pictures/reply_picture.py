@@ -57,28 +57,28 @@ def greeting_and_reply() -> tuple[list[str], httpx.Response]:
         )
         try:
             assert process.stdout is not None
-            said: list[str] = []
+            greeting: list[str] = []
             for line in process.stdout:
                 line = line.replace(str(port), PORT)
                 line = re.sub(r"(review desk http://127\.0\.0\.1):\d+", rf"\1:{DESK_PORT}", line)
-                said.append(line.rstrip())
+                greeting.append(line.rstrip())
                 if line.startswith("Ready"):
                     break
             url = URL.replace(PORT, str(port))
             body = {"model": "demo", "messages": [{"role": "user", "content": QUESTION}]}
             replies = [httpx.post(url, json=body, trust_env=False, timeout=30) for _ in range(9)]
             replies.sort(key=lambda reply: float(reply.headers["x-pinocchio-overhead-ms"]))
-            return said, replies[len(replies) // 2]
+            return greeting, replies[len(replies) // 2]
         finally:
             process.terminate()
             process.wait(20)
 
 
-def drawn(said: list[str], reply: httpx.Response) -> Console:
+def drawn(greeting: list[str], reply: httpx.Response) -> Console:
     """Return a console that recorded the picture: the server's lines, the request and the reply."""
     console = Console(record=True, width=WIDTH, file=StringIO(), highlight=False)
 
-    def tell(text: str, style: str = "", marked: str = "") -> None:
+    def print_line(text: str, style: str = "", marked: str = "") -> None:
         """Print one line in a style, cut to the width, with the words `marked` in yellow."""
         line = Text(text, style=style)
         if marked:
@@ -90,33 +90,35 @@ def drawn(said: list[str], reply: httpx.Response) -> Console:
         console.print(Text.assemble(("$ ", "green"), command), no_wrap=True)
 
     ask("scripts/serve")
-    for line in said:
-        tell(re.sub("token=.*", "token=..", line))
+    for line in greeting:
+        print_line(re.sub("token=.*", "token=..", line))
     ask(f"curl -si {URL} -H 'content-type: application/json' \\")
-    asked = json.dumps({"model": "demo", "messages": [{"role": "user", "content": QUESTION}]})
-    tell(f"    -d '{asked}'")
-    tell("HTTP/1.1 200 OK")
+    body = json.dumps({"model": "demo", "messages": [{"role": "user", "content": QUESTION}]})
+    print_line(f"    -d '{body}'")
+    print_line("HTTP/1.1 200 OK")
     confidence = reply.headers["x-pinocchio-confidence"]
     for name, value in reply.headers.items():
         if name not in LEFT_OUT:
             is_ours = name.startswith("x-pinocchio")
-            tell(f"{name}: {value}", "cyan" if is_ours else "", confidence if is_ours else "")
+            print_line(f"{name}: {value}", "cyan" if is_ours else "", confidence if is_ours else "")
     completion: dict[str, Any] = reply.json()
     message, found = completion["choices"][0]["message"], completion["pinocchio"]
 
-    def shown(*names: str) -> str:
+    def members(*names: str) -> str:
         """Return these values of the reply's `pinocchio` object as JSON, without the braces."""
         return json.dumps({name: found[name] for name in names})[1:-1]
 
-    tell("")
-    tell('{"id": "chatcmpl-demo-..", "object": "chat.completion", "model": "demo",')
-    tell(' "choices": [{"index": 0, "message": {"role": "assistant",')
-    tell(f'   "content": {json.dumps(message["content"])}, ..}}, ..}}], ..,')
-    tell(f' "pinocchio": {{{shown("confidence", "status", "basis", "action")},', "cyan", confidence)
-    tell(f"   {shown('policy', 'mode', 'would_action')},", "cyan")
-    tell(f"   {shown('calibrator')},", "cyan")
+    print_line("")
+    print_line('{"id": "chatcmpl-demo-..", "object": "chat.completion", "model": "demo",')
+    print_line(' "choices": [{"index": 0, "message": {"role": "assistant",')
+    print_line(f'   "content": {json.dumps(message["content"])}, ..}}, ..}}], ..,')
+    print_line(
+        f' "pinocchio": {{{members("confidence", "status", "basis", "action")},', "cyan", confidence
+    )
+    print_line(f"   {members('policy', 'mode', 'would_action')},", "cyan")
+    print_line(f"   {members('calibrator')},", "cyan")
     because = json.dumps(found["choices"][0]["because"])
-    tell(f'   "choices": [{{"index": 0, "because": {because}, ..}}]}}}}', "cyan", because)
+    print_line(f'   "choices": [{{"index": 0, "because": {because}, ..}}]}}}}', "cyan", because)
     return console
 
 

@@ -52,8 +52,8 @@ def main() -> None:
         shares = []
         for labels in LABELS:
             rng = np.random.default_rng(0)
-            told = sum(_is_degraded(draw(rng, labels), own) for _ in range(arguments.draws))
-            shares.append(f"{told / arguments.draws:.1%}")
+            degraded = sum(_is_degraded(draw(rng, labels), own) for _ in range(arguments.draws))
+            shares.append(f"{degraded / arguments.draws:.1%}")
         print(f"| {name} | {' | '.join(shares)} |", flush=True)
 
 
@@ -106,10 +106,14 @@ def _simulated(
         truth = rng.beta(a, b, 20 * count)
         truth = truth[truth >= lowest][: count // 2]
         is_right = rng.random(len(truth)) < truth
-        told = sigmoid(logit(truth) + rng.normal(0, noise, len(truth))) if noise else truth
+        confidences = sigmoid(logit(truth) + rng.normal(0, noise, len(truth))) if noise else truth
         if is_shuffled:
-            told = rng.permutation(told)
-        return np.repeat(told, 2), np.repeat(is_right, 2), np.repeat(np.arange(len(truth)), 2)
+            confidences = rng.permutation(confidences)
+        return (
+            np.repeat(confidences, 2),
+            np.repeat(is_right, 2),
+            np.repeat(np.arange(len(truth)), 2),
+        )
 
     return draw
 

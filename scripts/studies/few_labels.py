@@ -50,22 +50,22 @@ def main() -> None:
     parser.add_argument("sets", nargs="*")
     parser.add_argument("--draws", type=int, default=5)
     parser.add_argument("--labels", type=int, default=100)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     start = TunableCheckpoint("embedded")
     found = []
     print("| set | " + " | ".join(f"{m}: AUROC | ECE" for m in METHODS) + " |")
     print("|---" * (1 + 2 * len(METHODS)) + "|")
-    for name in given.sets or names_in(given.data):
-        rows = [r for r in rows_of(given.data, name) if start.learns_from(r.item("served"))]
+    for name in arguments.sets or names_in(arguments.data):
+        rows = [r for r in rows_of(arguments.data, name) if start.learns_from(r.item("served"))]
         if len(rows) < LEAST_ROWS:
             continue
-        figures = judged(rows, start, given.labels, given.draws)
+        figures = judged(rows, start, arguments.labels, arguments.draws)
         found.append(figures)
         print(f"| {name} | " + " | ".join(f"{x:.3f}" for x in figures.ravel()) + " |", flush=True)
-    told(np.array(found))
+    print_summary(np.array(found))
 
 
-def told(found: Floats) -> None:
+def print_summary(found: Floats) -> None:
     """Print the means over all sets, and how often the aims are reached.
 
     `found` has the figures, (sets, methods, 2), the last axis being AUROC, ECE.
@@ -115,8 +115,8 @@ def judged(rows: Sequence[Row], start: TunableCheckpoint, labels: int, draws: in
     figures = []
     for known, other in drawn(found, labels, draws):
         y = found.correct[other]
-        told = [method(known, other) for method in methods]
-        figures.append([(auroc(y, p), ece(y, p)) for p in told])
+        predictions = [method(known, other) for method in methods]
+        figures.append([(auroc(y, p), ece(y, p)) for p in predictions])
     return np.asarray(np.mean(figures, axis=0))
 
 

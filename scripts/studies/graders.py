@@ -34,29 +34,29 @@ def main() -> None:
     parser.add_argument("grader", choices=get_args(GraderName))
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--show", type=int, default=0, help="show so many of each disagreement")
-    given = parser.parse_args()
-    for path in given.files:
+    arguments = parser.parse_args()
+    for path in arguments.files:
         counts: Counter[tuple[bool, bool]] = Counter()
-        shown: list[str] = []
+        lines: list[str] = []
         for row in load_labelled([path], "ignore")[0]:
             gold = row.raw.get("gold")
             if not gold:
                 continue
-            task = Task("", "", None, [], row.question, (str(gold),), given.grader)
+            task = Task("", "", None, [], row.question, (str(gold),), arguments.grader)
             grade = TaskAnswer(task, "", {"content": row.answer}).rule_grade
             if grade is None:
                 continue
             pair = grade.is_correct, bool(row.correct)
             counts[pair] += 1
-            if pair[0] != pair[1] and counts[pair] <= given.show:
-                shown.append(f"  {grade.why}: {grade.answer!r} beside {gold!r}")
+            if pair[0] != pair[1] and counts[pair] <= arguments.show:
+                lines.append(f"  {grade.why}: {grade.answer!r} beside {gold!r}")
         rows = sum(counts.values())
         if rows:
             same = (counts[True, True] + counts[False, False]) / rows
             print(
                 f"{path.name}: {rows} rows, {same:.4f} the same label, {counts[True, False]} right "
                 f"here and wrong there, {counts[False, True]} the other way round",
-                *shown,
+                *lines,
                 sep="\n",
             )
 

@@ -33,7 +33,7 @@ def headlines(report: Path) -> str:
         values = json.loads((report / "tables" / f"{name}.json").read_text(encoding="utf-8"))
         found = table_of(values)
         command = f"pinocchio study $DATA/test --out report/ --only {name}"
-        shown = ReportTable(
+        table = ReportTable(
             found.id,
             found.title,
             found.rows,
@@ -43,7 +43,7 @@ def headlines(report: Path) -> str:
             (),
             found.note,
         )
-        parts.append(markdown_of(shown).replace("\n## ", "\n### "))
+        parts.append(markdown_of(table).replace("\n## ", "\n### "))
     return "\n".join(parts) + "\n\n"
 
 

@@ -55,11 +55,11 @@ def main() -> None:
     judged = [each for each, is_its in zip(replies, is_fitted_on, strict=True) if not is_its]
     print("labels  judge   replies  right  mean           ECE            Brier          AUROC")
     for labels in arguments.labels:
-        for name, its in (
+        for name, group in (
             ("silent", [each for each in judged if not each.signals.kinds]),
             ("spoke", [each for each in judged if each.signals.kinds]),
         ):
-            print(f"{labels:6}  {name:6} {_line(fit, labels, its)}")
+            print(f"{labels:6}  {name:6} {_line(fit, labels, group)}")
 
 
 def _line(fit: Sequence[LabelledSignals], labels: int, judged: Sequence[LabelledSignals]) -> str:

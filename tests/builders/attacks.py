@@ -1,6 +1,6 @@
 """Wrong answers of our own making, and text that asks a reader to believe them.
 
-Ten families, worded unlike those that training draws (`calibrator.lab.training.rows.addressing`).
+Ten families, worded unlike those that training draws (`calibrator.lab.training.rows.examples`).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from calibrator import Item, load_scorer
 from calibrator.checkpoints.checkpoint import EMBEDDED
-from calibrator.lab.training.rows.addressing import FAMILIES, address_judge
+from calibrator.lab.training.rows.examples import FAMILIES, address_judge
 from calibrator.scorer import Scorer
 from tests.builders.attacks import ATTACKS, UNSEEN_ATTACKS, WRONG, attacked
 

@@ -198,7 +198,7 @@ def _refuse(reply: UpstreamReply) -> None:
     """
     reason = f"status {reply.status}"
     if reply.status in PASSING or reply.status >= 500:
-        raise PassingError(reason, _asked_s(reply))
+        raise PassingError(reason, _retry_after_s(reply))
     raise RefusedError(reason)
 
 
@@ -233,7 +233,7 @@ def _count(value: Any) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0
 
 
-def _asked_s(reply: UpstreamReply) -> float | None:
+def _retry_after_s(reply: UpstreamReply) -> float | None:
     """Return the seconds to wait that the header `retry-after-ms`, or else `retry-after`, names.
 
     It is None where neither holds a number, as with a date.
@@ -246,15 +246,15 @@ def _asked_s(reply: UpstreamReply) -> float | None:
     return None
 
 
-def _wait_s(attempt: int, asked: float | None) -> float:
+def _wait_s(attempt: int, retry_after_s: float | None) -> float:
     """Return the seconds to wait after attempt number `attempt`, from 1, before the next.
 
-    It is the wait that upstream `asked` for, if it is not negative. Otherwise it is `FIRST_WAIT_S`,
-    doubled with each further attempt and varied by up to a quarter at random, so that requests do
-    not all return at once. `LONGEST_WAIT_S` limits it (before the variation).
+    It is `retry_after_s`, which upstream named, if it is not negative. Otherwise it is
+    `FIRST_WAIT_S`, doubled with each further attempt and varied by up to a quarter at random, so
+    that requests do not all return at once. `LONGEST_WAIT_S` limits it (before the variation).
     """
-    if asked is not None and asked >= 0:  # excludes NaN too
-        return min(asked, LONGEST_WAIT_S)
+    if retry_after_s is not None and retry_after_s >= 0:  # excludes NaN too
+        return min(retry_after_s, LONGEST_WAIT_S)
     return float(
         min(FIRST_WAIT_S * 2 ** (attempt - 1), LONGEST_WAIT_S) * random.uniform(0.75, 1.25)
     )

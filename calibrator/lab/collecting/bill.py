@@ -124,10 +124,10 @@ def sentence(lines: Sequence[BillLine], what: str) -> str:
     calls = sum(line.calls for line in lines)
     prompt = sum(line.prompt_tokens for line in lines)
     completion = sum(line.completion_tokens for line in lines)
-    told = f"{what}: {calls:,} calls, {prompt:,} tokens in, {completion:,} out"
+    text = f"{what}: {calls:,} calls, {prompt:,} tokens in, {completion:,} out"
     unpriced = [line.model for line in lines if line.dollars is None]
     if len(unpriced) < len(lines):
-        told += f", {total(lines):,.2f} USD"
+        text += f", {total(lines):,.2f} USD"
     if unpriced:
-        told += f"; no --price for {', '.join(unpriced)}"
-    return told
+        text += f"; no --price for {', '.join(unpriced)}"
+    return text

@@ -7,6 +7,7 @@ the calibrator (paper I01, I06 to I12).
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,11 +17,21 @@ from typing import TYPE_CHECKING, Any, Final
 from calibrator import Row, message_text
 from calibrator.lab.collecting.asking import ModelRequest, RequestSender
 from calibrator.lab.collecting.kept_answers import KeptAnswers
-from calibrator.lab.judging.baselines.asked_judge import judge_prompt, judged_in
 from calibrator.lab.judging.baselines.stated import stated_in, stated_prompt
 
 if TYPE_CHECKING:
     from proxy.upstreams.router import Router
+
+MAX_QUESTION, MAX_ANSWER = 1_500, 800  # characters, as for the calibrator
+PROMPT: Final = (
+    "Estimate how likely it is that the following response answers the question correctly.\n\n"
+    "Question: {question}\n\nResponse: {answer}\n\n"
+    "Reply with only a number between 0.0, certainly incorrect, and 1.0, certainly correct."
+)
+LIKELY, UNLIKELY, UNKNOWN = 0.8, 0.2, 0.5  # P(correct) where a judge gives words and no number
+_DECIMAL = re.compile(r"(?<![\d.])(?:0?\.\d+|0(?:\.0*)?|1(?:\.0*)?)(?![\d.]*\d|%)")
+_NO = re.compile(r"(?i)\b(no|incorrect|not correct)\b")
+_YES = re.compile(r"(?i)\b(yes|correct)\b")
 
 Json = dict[str, Any]
 SURE: Final[Json] = {"temperature": 0}
@@ -48,8 +59,8 @@ class Elicitation:
         Others are `model` or else the rows' models, if a stated confidence or samples are wanted. A
         row without a model gives an empty name.
         """
-        asked = [self.model] if self.model else [row.model or "" for row in rows]
-        named = asked if self.is_stated or self.samples else []
+        answering = [self.model] if self.model else [row.model or "" for row in rows]
+        named = answering if self.is_stated or self.samples else []
         return list(dict.fromkeys([*named, *([self.judge] if self.judge else [])]))
 
     def asks(self, row: Row) -> list[ModelRequest]:
@@ -66,8 +77,11 @@ class Elicitation:
             text = judge_prompt(row.question, row.answer)
             found.append(ModelRequest(self.judge, [{"role": "user", "content": text}], SURE))
         beside = {"temperature": self.temperature}
-        asked = _messages_of(row)
-        return [*found, *(ModelRequest(model, asked, beside, n + 1) for n in range(self.samples))]
+        messages = _messages_of(row)
+        return [
+            *found,
+            *(ModelRequest(model, messages, beside, n + 1) for n in range(self.samples)),
+        ]
 
 
 @dataclass
@@ -100,12 +114,14 @@ async def elicit(
     asks = [wanted.asks(row) for row in rows]
     every = [ask for each in asks for ask in each]
     with KeptAnswers(kept_at) as kept:
-        asking = RequestSender(router, kept, concurrency)
-        with bar("asking", len({ask.key for ask in every})) as shown:
-            await asking.ask_all(every, shown.advance)
-        found = ElicitedRows([], asking.failed, asking.retries)
-        for row, its in zip(rows, asks, strict=True):
-            found.rows.append(_with_answers(row, wanted, [_text(kept, ask) for ask in its], found))
+        sender = RequestSender(router, kept, concurrency)
+        with bar("asking", len({ask.key for ask in every})) as progress:
+            await sender.ask_all(every, progress.advance)
+        found = ElicitedRows([], sender.failed, sender.retries)
+        for row, requests in zip(rows, asks, strict=True):
+            found.rows.append(
+                _with_answers(row, wanted, [_text(kept, ask) for ask in requests], found)
+            )
     return found
 
 
@@ -133,23 +149,52 @@ def _with_answers(
     judge's name), and `samples` (a list of texts). Missing, unread and added ones are counted in
     `found`.
     """
-    left, told = list(texts), dict(row.raw)
+    remaining, fields = list(texts), dict(row.raw)
     found.missing += sum(text is None for text in texts)
-    if wanted.is_stated and (text := left.pop(0)) is not None:
+    if wanted.is_stated and (text := remaining.pop(0)) is not None:
         stated = stated_in(text)
         found.unread += stated is None
         if stated is not None:
-            told["verbalized_confidence"] = stated
+            fields["verbalized_confidence"] = stated
             found.counts["verbalized_confidence"] += 1
-    if wanted.judge and (text := left.pop(0)) is not None:
-        told |= {"judged": judged_in(text), "judge": wanted.judge}
+    if wanted.judge and (text := remaining.pop(0)) is not None:
+        fields |= {"judged": judged_in(text), "judge": wanted.judge}
         found.counts["judged"] += 1
-    if wanted.samples and (samples := [text for text in left if text is not None]):
-        told["samples"] = samples
+    if wanted.samples and (samples := [text for text in remaining if text is not None]):
+        fields["samples"] = samples
         found.counts["samples"] += 1
-    return told
+    return fields
 
 
 def lines_of(found: ElicitedRows) -> str:
     """Return the rows as text of JSON lines, one object a line; "" without rows."""
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in found.rows)
+
+
+def judge_prompt(question: str, answer: str) -> str:
+    """Return the text that asks a model how likely it is that `answer` answers `question` (I06).
+
+    No right answer is needed (I07, F10). Question and answer are cut to `MAX_QUESTION` and
+    `MAX_ANSWER` characters, as for the calibrator.
+    """
+    return PROMPT.format(question=question[:MAX_QUESTION], answer=answer[:MAX_ANSWER])
+
+
+def judged_in(text: str) -> float:
+    """Return the P(correct) that a judge's words state.
+
+    This is a number alone, else the first decimal from 0 to 1 in the text, else 0.2 for `no` or
+    `incorrect`, else 0.8 for `yes` or `correct`, else 0.5, which is about the base rate (I18).
+    `incorrect` holds `correct`, so the negative words are looked for first.
+    """
+    try:
+        number = float(text.strip())
+    except ValueError:
+        number = -1.0
+    if 0 <= number <= 1:
+        return number
+    if found := _DECIMAL.search(text):
+        return float(found[0])
+    if _NO.search(text):
+        return UNLIKELY
+    return LIKELY if _YES.search(text) else UNKNOWN

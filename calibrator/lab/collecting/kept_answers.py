@@ -101,8 +101,8 @@ class KeptAnswers:
 
     def add(self, key: str, answer: Mapping[str, Any]) -> None:
         """Append an answer as a JSON line to the file, flush it to disk, and keep it in memory."""
-        told = {"key": key, **answer}
-        self._stream.write(json.dumps(told).encode() + b"\n")
+        line = {"key": key, **answer}
+        self._stream.write(json.dumps(line).encode() + b"\n")
         self._stream.flush()
         os.fsync(self._stream.fileno())
-        self._kept[key] = told
+        self._kept[key] = line

@@ -41,7 +41,7 @@ MaxError = Annotated[
 Price = Annotated[
     float | None, typer.Option(help="With --second-opinion: what one call costs, to add it up.")
 ]
-SAID = {
+SENTENCES = {
     "leave": "leave it alone",
     "recalibrate": "recalibrate",
     "fine_tune": "fine-tune",
@@ -92,8 +92,8 @@ def advise(
         advice = run(rows, found.confidence, own_auroc(calibrator) if scores is None else math.nan)
     command = next_command(advice, files, calibrator)
     if as_json:
-        told = {"calibrator": found.name, **advice.as_dict(), "command": command}
-        typer.echo(json_line(told), nl=False)
+        fields = {"calibrator": found.name, **advice.as_dict(), "command": command}
+        typer.echo(json_line(fields), nl=False)
     else:
         typer.echo("\n".join(_lines(advice, found.name, command)))
     exit_with_bad(bad)
@@ -130,24 +130,24 @@ def own_auroc(calibrator: str) -> float:
 
 def next_command(advice: Advice, files: Sequence[Path], calibrator: str) -> str | None:
     """Return the command to run now, or None where there is nothing to run."""
-    given = " ".join(map(str, files))
+    paths = " ".join(map(str, files))
     named = "" if calibrator == "embedded" else f" --calibrator {calibrator}"
     if advice.action == "recalibrate":
         kind = "" if advice.kind == "platt" else f" --kind {advice.kind}"
-        return f"pinocchio recalibrate {given}{named}{kind} -o recalibration.json"
+        return f"pinocchio recalibrate {paths}{named}{kind} -o recalibration.json"
     if advice.action == "fine_tune":
-        return _tuning_command(given, calibrator)
+        return _tuning_command(paths, calibrator)
     return None
 
 
-def _tuning_command(given: str, calibrator: str) -> str:
+def _tuning_command(paths: str, calibrator: str) -> str:
     """Return the command that tunes an embedded calibrator, or trains a language model on."""
     from calibrator.loading import checkpoint_card
 
     card = checkpoint_card(calibrator) or {}
     if card.get("architecture", "embedded") != "embedded":
-        return f"pinocchio train {given} --start {calibrator} -o tuned"
-    return f"pinocchio tune {given} --calibrator {calibrator} -o tuned"
+        return f"pinocchio train {paths} --start {calibrator} -o tuned"
+    return f"pinocchio tune {paths} --calibrator {calibrator} -o tuned"
 
 
 def _evidence(value: float) -> str:
@@ -160,9 +160,9 @@ def _lines(advice: Advice, name: str, command: str | None) -> Iterator[str]:
     from calibrator.recalibration.trial import ENOUGH
 
     if advice.is_chance:
-        yield f"{name}: do not let a threshold on it decide; {SAID[advice.action]}"
+        yield f"{name}: do not let a threshold on it decide; {SENTENCES[advice.action]}"
     else:
-        yield f"{name}: {SAID[advice.action]}"
+        yield f"{name}: {SENTENCES[advice.action]}"
     yield f"  {advice.why}"
     if advice.is_chance:
         yield (

@@ -141,12 +141,12 @@ def _collection_plan(**values: Any) -> CollectionPlan:
     return wanted
 
 
-def _prices(given: Sequence[str]) -> dict[str, Price]:
+def _prices(texts: Sequence[str]) -> dict[str, Price]:
     """Parse `--price`: prices by model. Raises StartupError for a text that is none."""
     from calibrator.lab.collecting.bill import price_of
 
     try:
-        return dict(map(price_of, given))
+        return dict(map(price_of, texts))
     except ValueError as error:
         raise input_error(str(error)) from error
 

@@ -155,7 +155,7 @@ def evaluate(
         _check_files(output, report, keep, [*read, *(studies or [])], recalibration)
         if no_baselines and train:
             raise JudgingError("--train has the rows of baselines; leave out --no-baselines")
-        shown, names = _studies(studies), _tags(tags)
+        shown_studies, names = _studies(studies), _tags(tags)
         scorer = _scorer(calibrator, recalibration, scores, is_sensitive, rescore)
         evaluation, bad = empty_evaluation(scorer.name if scorer else calibrator), list[RowError]()
         if files:
@@ -170,7 +170,7 @@ def evaluate(
             on_traffic, worse = _traffic_of(scorer, calibrator, replies)
             evaluation, bad = replace(evaluation, traffic=on_traffic), [*bad, *worse]
         write_if_named(output, to_json(evaluation))
-        _publish(evaluation, report, card, shown, as_json)
+        _publish(evaluation, report, card, shown_studies, as_json)
     exit_with_bad(bad)
 
 
@@ -230,33 +230,33 @@ def _check_files(
     check_readable(inputs)
 
 
-def _has_name(given: str) -> bool:
+def _has_name(value: str) -> bool:
     """Return whether a value of --scores is NAME=FILE, not a file with = in its name."""
-    return "=" in given and not Path(given).exists()
+    return "=" in value and not Path(value).exists()
 
 
-def _scores_file(given: str) -> Path:
+def _scores_file(value: str) -> Path:
     """Return the file of a value of --scores, `FILE` or `NAME=FILE`."""
-    return Path(given.partition("=")[2] if _has_name(given) else given)
+    return Path(value.partition("=")[2] if _has_name(value) else value)
 
 
-def _read(given: str, rows: Sequence[Row]) -> list[Scores]:
+def _read(value: str, rows: Sequence[Row]) -> list[Scores]:
     """Return the scores of a value of --scores for these rows, one entry for each kind in it."""
     from calibrator.rows.scores import read_kinds
 
-    name = given.partition("=")[0] if _has_name(given) else None
-    return read_kinds(_scores_file(given), rows, name)
+    name = value.partition("=")[0] if _has_name(value) else None
+    return read_kinds(_scores_file(value), rows, name)
 
 
-def _tags(given: str) -> list[Tags]:
+def _tags(text: str) -> list[Tags]:
     """Parse `--tags`, such as `served,none`. Raises JudgingError for an unknown one."""
     from calibrator.rows.rows import Tags
 
     known: dict[str, Tags] = {name: name for name in get_args(Tags)}
     try:
-        return [known[name.strip()] for name in dict.fromkeys(given.split(","))]
+        return [known[name.strip()] for name in dict.fromkeys(text.split(","))]
     except KeyError as error:
-        raise JudgingError(f"--tags are {', '.join(known)}, not {given!r}") from error
+        raise JudgingError(f"--tags are {', '.join(known)}, not {text!r}") from error
 
 
 def _load_training_rows(
@@ -322,11 +322,11 @@ def _rows(files: Sequence[Path], scorer: Scorer | None) -> tuple[list[Row], list
 
 
 def _scores_of(
-    rows: Sequence[Row], scorer: Scorer | None, given: Sequence[str], names: Sequence[Tags]
+    rows: Sequence[Row], scorer: Scorer | None, files: Sequence[str], names: Sequence[Tags]
 ) -> list[Scores]:
     """Return the scores of the rows: for each of `names`, the scorer's with these tags.
 
-    Without a scorer, they are read from `given`, the files of scores, and `names` is not used. A
+    Without a scorer, they are read from `files`, the files of scores, and `names` is not used. A
     scorer's scores that use other replies are returned beside those of replies alone, under their
     own names. Shows progress, and prints how many scores were reused.
     """
@@ -334,7 +334,7 @@ def _scores_of(
     from calibrator.rows.scores import score_kinds
 
     if scorer is None:
-        return [one for each in given for one in _read(each, rows)]
+        return [one for each in files for one in _read(each, rows)]
     with Progress("scoring", len(rows) * len(names)) as progress:
         kinds = [score_kinds(scorer, rows, each, progress.advance) for each in names]
     found = [one for each in kinds for one in each]

@@ -180,7 +180,7 @@ def _print_survey(found: Sequence[BenchmarkSurvey], as_json: bool) -> None:
 
 def _draw(files: Sequence[Path], output: Path, count: int) -> None:
     """Write at most `count` rows, drawn at random, into a file, to look at."""
-    from calibrator.lab.data.benchmarks.label_audit import draw_rows
+    from calibrator.lab.data.benchmarks.label_checks import draw_rows
 
     with sentences():
         check_target(output, files)
@@ -193,7 +193,7 @@ def _draw(files: Sequence[Path], output: Path, count: int) -> None:
 
 def _print_audit(files: Sequence[Path], as_json: bool) -> None:
     """Print the share of wrong labels, of the rows that say `label_is_right`."""
-    from calibrator.lab.data.benchmarks.label_audit import audit as audited
+    from calibrator.lab.data.benchmarks.label_checks import audit as audited
 
     with sentences():
         found = audited(_read(files))
@@ -212,14 +212,14 @@ def _print_audit(files: Sequence[Path], as_json: bool) -> None:
 
 def _print_self_preference(files: Sequence[Path], as_json: bool) -> None:
     """Print, for each of two judges, how much it prefers replies of its own model."""
-    from calibrator.lab.data.benchmarks.self_preference import self_preference as compared
+    from calibrator.lab.data.benchmarks.label_checks import self_preference as compared
 
     with sentences():
         found = compared(_read(files))
     if as_json:
         for one in found:
-            told = {key: None if _is_nan(value) else value for key, value in asdict(one).items()}
-            typer.echo(json_line(told), nl=False)
+            fields = {key: None if _is_nan(value) else value for key, value in asdict(one).items()}
+            typer.echo(json_line(fields), nl=False)
         return
     table = [
         [

@@ -31,7 +31,7 @@ def filter_rows(
 
     Files are read twice and never held in memory; `pinocchio score --engine ray` scores large ones.
     """
-    from calibrator.lab.data.selecting.filtering import Filter, of_share
+    from calibrator.lab.data.selecting import Filter, of_share
 
     with sentences():
         check_readable(rows, times=1 if keep is None else 2)
@@ -65,7 +65,7 @@ def pairs(
 
     Where rows have labels, say how many pairs have a right and a wrong reply, in the right order.
     """
-    from calibrator.lab.data.selecting.pairs import PairSelection
+    from calibrator.lab.data.selecting import PairSelection
 
     with sentences():
         check_readable(rows, times=2)

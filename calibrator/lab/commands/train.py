@@ -163,31 +163,31 @@ def train(
             refuse(context, OF_PARTS, "is not for language models; leave it out")
         else:
             refuse(context, OF_LLM, "is for language models: add --preset paper, or --base")
-        given = parse_settings(settings or (), LLM_SETTINGS if is_llm else SETTINGS)
-        if "balance_power" in given and not rows:
+        values = parse_settings(settings or (), LLM_SETTINGS if is_llm else SETTINGS)
+        if "balance_power" in values and not rows:
             raise TrainingError("balance_power chooses among rows; say how many with --rows")
-        power = given.pop("balance_power", 0.85)
+        power = values.pop("balance_power", 0.85)
         selection = Selection(rows=rows, balance_power=power, seed=seed)
         if not is_llm:
-            _train_parts(output, files, name, start, selection, having, without, given)
+            _train_parts(output, files, name, start, selection, having, without, values)
             return
         if start and preset is not None:
             raise TrainingError("a checkpoint to start from keeps its preset; leave out --preset")
         chosen = {"preset": preset} if preset else {}
         llm = {"base": base, "is_text_only": text_only, "elicitation": elicitation}
         llm |= {"epochs": epochs, "learning_rate": learning_rate, "start": start, "name": name}
-        if "checkpointing" in given:
-            given["has_checkpointing"] = bool(given.pop("checkpointing"))
-        _train_llm(output, files, {**llm, **chosen, **given, "selection": selection})
+        if "checkpointing" in values:
+            values["has_checkpointing"] = bool(values.pop("checkpointing"))
+        _train_llm(output, files, {**llm, **chosen, **values, "selection": selection})
 
 
-def parse_settings(given: Sequence[str], known: Mapping[str, Bounds]) -> dict[str, Any]:
+def parse_settings(texts: Sequence[str], known: Mapping[str, Bounds]) -> dict[str, Any]:
     """Return the values of settings such as `batch_rows=64` by name, as int or float.
 
     `true` counts as 1. Raises TrainingError for an unknown name, and for a value out of its bounds.
     """
     found: dict[str, Any] = {}
-    for each in given:
+    for each in texts:
         name, _, text = each.partition("=")
         if name not in known:
             raise TrainingError(f"--set knows {', '.join(known)}, not {name!r}")
@@ -230,11 +230,11 @@ def _train_parts(
     selection: Selection,
     having: Sequence[str] | None,
     without: Sequence[str] | None,
-    given: Mapping[str, Any],
+    settings: Mapping[str, Any],
 ) -> None:
     """Train a calibrator like the shipped one, or add parts to one, and print what came of it.
 
-    `given` has max_tokens and addressed_share where they were set.
+    `settings` has max_tokens and addressed_share where they were set.
     """
     from calibrator.lab.training.run import TrainConfig
     from calibrator.text.word_pieces import Layout
@@ -246,15 +246,15 @@ def _train_parts(
         f"has_{part}": (not start and part not in EXTRA) if wish is None else wish
         for part, wish in wishes.items()
     }
-    settings = dict(given)
-    layout = Layout(max_tokens=settings.pop("max_tokens", 192))
+    values = dict(settings)
+    layout = Layout(max_tokens=values.pop("max_tokens", 192))
     config = TrainConfig(
         data=tuple(map(str, sorted(files))),
         name=name or "embedded",
         start=start,
         selection=selection,
         layout=layout,
-        **settings,
+        **values,
         **parts,
     )
     unasked = [part for part, wish in wishes.items() if wish is None and part not in EXTRA]

@@ -10,12 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from calibrator.lab.paper.sections.asked import asked_table
 from calibrator.lab.paper.sections.comparisons import main_table, significance_table, stated_table
-from calibrator.lab.paper.sections.failures import denied_table, failures_table
+from calibrator.lab.paper.sections.elicited import elicited_table
 from calibrator.lab.paper.sections.groups import (
     benchmarks_table,
     data_table,
+    denied_table,
+    failures_table,
     models_table,
     tiers_table,
     transfer_table,
@@ -72,7 +73,7 @@ CATALOGUE: Final = (
         (
             *("J06", "J08", "M01", "M02", "M07", "I06", "I07", "I08", "I09", "I10", "I11"),
             *("I12", "I13", "I15", "T04"),
-        ), asked_table,
+        ), elicited_table,
     ),
     Entry(
         "significance", "Is it more than chance?", ("H02", "H05", "H06", "J15", "U06"),

@@ -17,18 +17,22 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from calibrator.errors import JudgingError, OutputError
 from calibrator.lab.paper.catalogue import CATALOGUE, NOT_HERE, Entry
 from calibrator.lab.paper.pages import as_html, as_json, as_markdown, drawings_of
-from calibrator.lab.paper.paper_numbers import paper_lines
 from calibrator.lab.paper.sections.scored import Extent, ScoredRows
-from calibrator.lab.paper.sections.tables import ReportTable, columns_of, table_of
+from calibrator.lab.paper.sections.tables import ReportTable, TableLine, columns_of, table_of
 from calibrator.rows.kept_scores import code_digest, digest_of_rows
 from calibrator.scorer import opinion_of
+
+_BESIDE = ("row", "label", "doubt")
 
 MARK = "run.json"
 FEWEST = 200  # with fewer rows a table may lack those of some kind, and a library fails
@@ -59,7 +63,7 @@ class ReportRequest:
 def make_report(
     scored: ScoredRows,
     folder: Path,
-    asked: ReportRequest,
+    request: ReportRequest,
     say: Callable[[str], None] = lambda _: None,
 ) -> list[ReportTable]:
     """Make the missing tables of the report in `folder`, write all files, and return all tables.
@@ -69,7 +73,7 @@ def make_report(
     and `note`. `say` gets a sentence for each table that is made. Raises JudgingError for an
     unknown table, OutputError for a folder that holds something else.
     """
-    wanted = asked.entries
+    wanted = request.entries
     _adopt(folder, _identity(scored), say)
     for number, entry in enumerate(wanted, start=1):
         path = folder / "tables" / f"{entry.id}.json"
@@ -77,9 +81,9 @@ def make_report(
             continue
         say(f"{number} of {len(wanted)}: {entry.title}")
         begun = time.monotonic()
-        _replace(path, _make_table(entry, scored, asked).as_json())
+        _replace(path, _make_table(entry, scored, request).as_json())
         _note_time(folder, entry.id, time.monotonic() - begun)
-    tables = [_load_table(folder, one, asked) for one in CATALOGUE]
+    tables = [_load_table(folder, one, request) for one in CATALOGUE]
     _write(folder, tables, scored)
     return tables
 
@@ -121,13 +125,13 @@ def _adopt(folder: Path, identity: dict[str, Any], say: Callable[[str], None]) -
     _replace(mark, text)
 
 
-def _make_table(entry: Entry, scored: ScoredRows, asked: ReportRequest) -> ReportTable:
+def _make_table(entry: Entry, scored: ScoredRows, request: ReportRequest) -> ReportTable:
     """Make a table; where the rows do not suffice, return one in state "lacking" with the reason.
 
     A made one also has the paper's lines. Such a reason is any JudgingError, and for fewer than
     `FEWEST` rows also an arithmetic, lookup or value error; on enough rows these errors are raised.
     """
-    command = _command(entry, asked)
+    command = _command(entry, request)
     try:
         made = entry.make(scored)
     except JudgingError as error:
@@ -143,7 +147,7 @@ def _make_table(entry: Entry, scored: ScoredRows, asked: ReportRequest) -> Repor
     )
 
 
-def _load_table(folder: Path, entry: Entry, asked: ReportRequest) -> ReportTable:
+def _load_table(folder: Path, entry: Entry, request: ReportRequest) -> ReportTable:
     """Return a table from its file in the folder, or one without our lines if there is no file.
 
     The latter's state is "training" for a table that trains, else "lacking". Raises OutputError for
@@ -153,8 +157,8 @@ def _load_table(folder: Path, entry: Entry, asked: ReportRequest) -> ReportTable
     if path.exists():
         return _read(path)
     if entry.is_trained:
-        return _empty(entry, _command(entry, asked), "training", "")
-    return _empty(entry, _command(entry, asked), "lacking", "it was not asked for.")
+        return _empty(entry, _command(entry, request), "training", "")
+    return _empty(entry, _command(entry, request), "lacking", "it was not asked for.")
 
 
 def _empty(entry: Entry, command: str, state: Any, note: str) -> ReportTable:
@@ -164,12 +168,12 @@ def _empty(entry: Entry, command: str, state: Any, note: str) -> ReportTable:
     return ReportTable(entry.id, entry.title, entry.rows, command, columns, lines, (), note, state)
 
 
-def _command(entry: Entry, asked: ReportRequest) -> str:
+def _command(entry: Entry, request: ReportRequest) -> str:
     """Return the command that makes this table alone: the report's with `--only ID`.
 
     `--retrain` is added for a table that trains.
     """
-    return f"{asked.command} --only {entry.id}{' --retrain' if entry.is_trained else ''}"
+    return f"{request.command} --only {entry.id}{' --retrain' if entry.is_trained else ''}"
 
 
 def _read(path: Path) -> ReportTable:
@@ -217,3 +221,33 @@ def _note_time(folder: Path, name: str, seconds: float) -> None:
     with suppress(OSError, ValueError):
         known = json.loads(path.read_text(encoding="utf-8"))
     _replace(path, json.dumps({**known, name: round(seconds, 1)}, indent=1) + "\n")
+
+
+@cache
+def _read_numbers() -> dict[str, Any]:
+    """Return the content of `numbers.yaml`, read once: the keys `doubts` and `tables`.
+
+    `doubts` maps a key to its text, and `tables` a table's id to a list of lines.
+    """
+    text = files("calibrator.lab.paper").joinpath("numbers.yaml").read_text(encoding="utf-8")
+    found: dict[str, Any] = yaml.safe_load(text)
+    return found
+
+
+def paper_lines(table: str) -> list[TableLine]:
+    """Return the paper's lines of the table with this id, such as `main`; [] if it has none.
+
+    The `doubt` of a suspect line is `KEY: text`, and "" otherwise. All other keys of a line are its
+    values.
+    """
+    doubts = _read_numbers()["doubts"]
+    return [
+        TableLine(
+            str(each["label"]),
+            {key: value for key, value in each.items() if key not in _BESIDE},
+            each["row"],
+            is_paper=True,
+            doubt=f"{doubt}: {doubts[doubt]}" if (doubt := each.get("doubt")) else "",
+        )
+        for each in _read_numbers()["tables"].get(table, ())
+    ]

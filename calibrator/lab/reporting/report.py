@@ -149,8 +149,8 @@ def _traffic(evaluation: Evaluation) -> str:
         ("What the confidence is based on", traffic.basis_table(found)),
     ):
         if table[1]:
-            shown = cells_table(table)
-            body += f"<details><summary>{escape(summary)}</summary>{shown}</details>"
+            html = cells_table(table)
+            body += f"<details><summary>{escape(summary)}</summary>{html}</details>"
     return section(traffic.TITLE, body, traffic.NOTE)
 
 
@@ -220,8 +220,8 @@ def _curves(evaluation: Evaluation) -> str:
     """
     if not evaluation.curves:
         return ""
-    shown = evaluation.curves[:CURVES_SHOWN]
-    judged = shown[0]
+    curves = evaluation.curves[:CURVES_SHOWN]
+    judged = curves[0]
     figures = [
         frame_figure(
             reliability_diagram(judged.bins, judged.method),
@@ -232,15 +232,15 @@ def _curves(evaluation: Evaluation) -> str:
             "The further apart right and wrong replies are, the better it tells them apart.",
         ),
         frame_figure(
-            risk_coverage_curves([(one.method, one.risk_coverage) for one in shown]),
+            risk_coverage_curves([(one.method, one.risk_coverage) for one in curves]),
             "Keep only the surest replies: how many of those are wrong? Dashed: 5 % and 10 %.",
         ),
         frame_figure(
-            roc_curves([(one.method, one.roc) for one in shown]),
+            roc_curves([(one.method, one.roc) for one in curves]),
             "The area under a curve is its AUROC; the diagonal is chance.",
         ),
     ]
-    names = legend([one.method for one in shown])
+    names = legend([one.method for one in curves])
     return section(
         "Can its numbers be believed?",
         f'<div class="pair">{"".join(figures[:2])}</div>{names}'

@@ -67,8 +67,8 @@ def answer_swap(
         raise JudgingError(
             "no question has a right and a wrong reply by two named models to be swapped"
         )
-    shown = [replace(answer, model=slot.model) for answer, slot in pairs]
-    found = score_items(scorer, [row.item("served") for row in shown], progress)
+    scored_rows = [replace(answer, model=slot.model) for answer, slot in pairs]
+    found = score_items(scorer, [row.item("served") for row in scored_rows], progress)
     confidence = np.array([score.confidence for score in found])
     is_own = np.array([answer.model == slot.model for answer, slot in pairs])
     own = {id(pairs[at][0]): confidence[at] for at in np.flatnonzero(is_own)}
@@ -76,6 +76,6 @@ def answer_swap(
     entries = []
     for label, chosen in ((OWN, is_own), (SWAPPED, ~is_own), (ALL, np.ones(len(pairs), bool))):
         at = np.flatnonzero(chosen)
-        judged = [shown[i] for i in at]
+        judged = [scored_rows[i] for i in at]
         entries.append(entry_of(label, 0, judged, confidence[at], reference[at]))
     return Study("answer-swap", scorer.name, entries)

@@ -105,8 +105,8 @@ def probe(
     reference: Floats | None = None
     for label, change in PROBES.items():
         bound = _BOUNDS.get(label)
-        asked = scorer if bound is None else with_answer_characters(scorer, bound)
-        found = score_items(asked, [change(row) for row in rows], progress)
+        bounded = scorer if bound is None else with_answer_characters(scorer, bound)
+        found = score_items(bounded, [change(row) for row in rows], progress)
         confidence = np.array([score.confidence for score in found])
         reference = confidence if reference is None else reference
         entries.append(entry_of(label, 0, rows, confidence, reference))

@@ -102,9 +102,9 @@ def _pool(
     found, entries = fit(fitted, judged), []
     for target in targets:
         at = np.array([n for n, i in enumerate(judged) if rows[i].model == target])
-        its = [rows[i] for i in judged[at]]
+        target_rows = [rows[i] for i in judged[at]]
         entries.append(
-            entry_of(f"{label}, on {printable_name(target)}", len(fitted), its, found[at])
+            entry_of(f"{label}, on {printable_name(target)}", len(fitted), target_rows, found[at])
         )
     mean = float(np.mean([each.auroc for each in entries]))
     whole = entry_of(label, len(fitted), [rows[i] for i in judged], found)

@@ -1,3 +1,3 @@
 """Train the shipped calibrator: one run, top to bottom, resumable."""
 
-__all__ = ["opinion_folds", "run", "shared_reading", "tower_stage", "train"]
+__all__ = ["opinion_folds", "run", "tower_stage", "train"]

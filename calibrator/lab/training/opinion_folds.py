@@ -61,14 +61,14 @@ def fit_folds(
     scikit-learn.
     """
     names, folds = known_names(data), config.opinion.folds
-    given, rare = tower_data(data, names, folds)
+    examples, rare = tower_data(data, names, folds)
     for fold in range(folds):
         path = folder / FOLD.format(fold)
         if path.exists():
             continue
-        at, seed = np.flatnonzero(given.folds != fold), config.seed + fold
-        tower = export(fit_tower(given, at, len(names) + 1, config.tower, seed), rare)
-        known = forest_data(given, data, at)
+        at, seed = np.flatnonzero(examples.folds != fold), config.seed + fold
+        tower = export(fit_tower(examples, at, len(names) + 1, config.tower, seed), rare)
+        known = forest_data(examples, data, at)
         forest = fit_forest(known, len(names) + 1, piece_vectors(base), config.forest, seed)
         arrays = {f"{_TOWER}0.{name}": array for name, array in tower.items()}
         save_arrays(path, arrays | {f"{FOREST}{name}": array for name, array in forest.items()})
@@ -104,9 +104,9 @@ def read_unseen(
             own = own[np.argsort([len(rows[at].answer) for at in own.tolist()], kind="stable")]
             for start in range(0, len(own), BATCH):
                 some = own[start : start + BATCH]
-                given = [rows[at] for at in some.tolist()]
-                names = [numbers.get((row.model or "").lower(), 0) for row in given]
-                found, means = _read(given, names, members, checkpoint)
+                batch = [rows[at] for at in some.tolist()]
+                names = [numbers.get((row.model or "").lower(), 0) for row in batch]
+                found, means = _read(batch, names, members, checkpoint)
                 if not meanings.shape[1]:
                     meanings = np.zeros((len(rows), means.shape[1]), np.float32)
                 odds[:, some], meanings[some] = found, means
@@ -174,4 +174,4 @@ def _read(
         right = curve.apply_all(right) if curve else right
         found.append(logit(right * in_order))
     own = checkpoint.parts.forest or forest  # serving will use the checkpoint's vectors
-    return np.stack(found), own.difficulty.meanings([each.asked for each in seen_by_tower])
+    return np.stack(found), own.difficulty.meanings([each.question for each in seen_by_tower])

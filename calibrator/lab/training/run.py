@@ -19,8 +19,7 @@ from calibrator.lab.training.fits.inspection.config import InspectorConfig
 from calibrator.lab.training.fits.inspection.training import TaughtLessons
 from calibrator.lab.training.fits.knowledge.lessons import KnowledgeConfig
 from calibrator.lab.training.fits.opinion import OpinionConfig
-from calibrator.lab.training.rows.examples import Example, disguise_rows, tokenize
-from calibrator.lab.training.rows.outliers import OutlierSource
+from calibrator.lab.training.rows.examples import Example, OutlierSource, disguise_rows, tokenize
 from calibrator.lab.training.rows.run_folder import adopt_folder
 from calibrator.lab.training.stages.abilities import AbilityConfig
 from calibrator.lab.training.stages.forest import ForestConfig, ForestInputs
@@ -141,12 +140,12 @@ def prepare(
     rng = random.Random(config.seed)
     held = validation_of(held, config, rng)
     base_rate = sum(row.correct or 0 for row in rows) / len(rows)
-    shown = disguise_rows(rows, config.addressed_share, rng)
+    disguised = disguise_rows(rows, config.addressed_share, rng)
     source = OutlierSource(rng, sorted(tokenizer.get_vocab()))
     strange = [source.row(n) for n in range(round(len(rows) * config.outlier_share))]
     convert = partial(tokenize, tokenizer=tokenizer, layout=config.layout)
     return TrainData(
-        convert(shown) + convert(strange, target=base_rate),
+        convert(disguised) + convert(strange, target=base_rate),
         convert(held),
         rows,
         calls,

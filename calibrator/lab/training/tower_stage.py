@@ -67,28 +67,28 @@ def fit_stage(
     if is_fitted(folder):
         return _read(folder / FITTED, config.tower)
     names = known_names(data)
-    given, rare = tower_data(data, names, config.tower.folds)
+    examples, rare = tower_data(data, names, config.tower.folds)
     missing = [n for n in range(config.tower.members) if not (folder / MEMBER.format(n)).exists()]
-    count = _row_counter(progress, len(missing) * len(given.rows))
-    everything = np.arange(len(given.rows))
+    count = _row_counter(progress, len(missing) * len(examples.rows))
+    everything = np.arange(len(examples.rows))
     members: list[Weights] = []
     for number in range(config.tower.members):
         if not (part := folder / MEMBER.format(number)).exists():
             seed = config.seed + 100 + number
-            model = fit_tower(given, everything, len(names) + 1, config.tower, seed, count)
+            model = fit_tower(examples, everything, len(names) + 1, config.tower, seed, count)
             save_arrays(part, export(model, rare))
         members.append(load_arrays(part))
         say(f"tower {number + 1} of {config.tower.members} is fitted")
     forest: Weights = {}
     if config.has_forest:
-        forest = _grow_forest(given, data, len(names) + 1, config, base, say)
+        forest = _grow_forest(examples, data, len(names) + 1, config, base, say)
     stage = TowerStage(validation_logits(members, forest, data.validation, names), members, forest)
     _write(folder / FITTED, stage)
     return stage
 
 
 def _grow_forest(
-    given: TowerData,
+    examples: TowerData,
     data: TrainData,
     names: int,
     config: TrainConfig,
@@ -102,22 +102,22 @@ def _grow_forest(
     a line before.
     """
     say(f"growing {config.forest.trees} trees; on 100,000 rows this takes some minutes")
-    rows = forest_data(given, data, np.arange(len(given.rows)))
+    rows = forest_data(examples, data, np.arange(len(examples.rows)))
     vectors = piece_vectors(base)
     return fit_forest(rows, names, vectors, config.forest, config.seed, data.described)
 
 
-def forest_data(given: TowerData, data: TrainData, at: NDArray[np.intp]) -> ForestData:
+def forest_data(examples: TowerData, data: TrainData, at: NDArray[np.intp]) -> ForestData:
     """Return the training examples at the places `at` as a forest's data, in this order.
 
-    `given` are the towers' rows of the same `data`. Benchmarks and questions become numbers; those
-    of the questions are from 0 without gaps.
+    `examples` are the towers' rows of the same `data`. Benchmarks and questions become numbers;
+    those of the questions are from 0 without gaps.
     """
     benchmarks = np.unique([e.benchmark or "" for e in data.train], return_inverse=True)[1]
     questions = np.unique([e.question_id for e in data.train], return_inverse=True)[1]
     own = np.unique(questions[at], return_inverse=True)[1]
-    rows = [given.rows[i] for i in at.tolist()]
-    return ForestData(rows, given.names[at], benchmarks[at], own, given.targets[at])
+    rows = [examples.rows[i] for i in at.tolist()]
+    return ForestData(rows, examples.names[at], benchmarks[at], own, examples.targets[at])
 
 
 def _row_counter(progress: Callable[[int, int], None], total: int) -> Callable[[int], None]:
@@ -145,16 +145,16 @@ def tower_data(
     becomes 0, no name. The flag of no name is False. `names` gives each model's number, from 1.
     Each example has a fold from 0 to `folds` - 1, the same for all rows of a question.
     """
-    given = TowerData(
+    examples = TowerData(
         tower_rows(data.train),
         np.array([names.get(example.source_model or "", 0) for example in data.train]),
         np.array([example.target for example in data.train], dtype=np.float32),
         np.array([fold_of(example, folds) for example in data.train]),
     )
-    rare = np.bincount(given.names, minlength=len(names) + 1) < MIN_NAME_ROWS
+    rare = np.bincount(examples.names, minlength=len(names) + 1) < MIN_NAME_ROWS
     rare[0] = False
-    given.names[rare[given.names]] = 0
-    return given, rare
+    examples.names[rare[examples.names]] = 0
+    return examples, rare
 
 
 def known_names(data: TrainData) -> dict[str, int]:

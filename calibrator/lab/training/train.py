@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
@@ -27,7 +28,8 @@ from calibrator.checkpoints.extras import check_scikit_learn
 from calibrator.checkpoints.llm_config import LlmConfig
 from calibrator.embedded.parts import read_checkpoint
 from calibrator.errors import TrainingError
-from calibrator.lab.training.extending import write_extended
+from calibrator.lab.training.fits.calls import fit_calls
+from calibrator.lab.training.fits.inspection.training import TaughtLessons, fit_inspector
 from calibrator.lab.training.fits.opinion import chosen_rows, fit_second_stage
 from calibrator.lab.training.opinion_folds import (
     abilities_of,
@@ -35,9 +37,8 @@ from calibrator.lab.training.opinion_folds import (
     fit_folds,
     read_unseen,
 )
-from calibrator.lab.training.parts_of_rows import choose_parts
-from calibrator.lab.training.parts_stage import fit_parts
 from calibrator.lab.training.run import (
+    Chosen,
     Preparation,
     TrainConfig,
     TrainData,
@@ -45,11 +46,22 @@ from calibrator.lab.training.run import (
     base_folder,
     prepare,
     read_selection,
+    with_calls_apart,
 )
+from calibrator.lab.training.stages.abilities import fit_abilities
+from calibrator.lab.training.stages.knowledge import fit_knowledge
+from calibrator.lab.training.stages.npz import Arrays, load_arrays, save_arrays
+from calibrator.lab.training.stages.piece_vectors import piece_vectors
 from calibrator.lab.training.tower_stage import fit_stage, known_names
-from calibrator.lab.training.write_checkpoint import finish
+from calibrator.lab.training.write_checkpoint import finish, write_extended
 from calibrator.rows.files import check_readable
 from calibrator.rows.rows import Row
+
+if TYPE_CHECKING:
+    from calibrator.lab.training.run import TrainingRun
+    from calibrator.rows.rows import Row
+
+MIN_LABELS = 20  # right rows, and as many wrong ones, that an optional part needs
 
 # parts that can be added to a checkpoint later
 PARTS = ("abilities", "inspector", "knowledge", "calls", "opinion")
@@ -133,8 +145,8 @@ def _extend(run: TrainingRun, progress: Callable[[int, int], None]) -> Path:
             "opinion with --with"
         )
     names = [name for name in PARTS if getattr(config, f"has_{name}")]
-    told = config.as_dict()
-    facts = {f"has_{name}": True for name in names} | {name: told[name] for name in names}
+    settings = config.as_dict()
+    facts = {f"has_{name}": True for name in names} | {name: settings[name] for name in names}
     return write_extended(start, target, config.name, parts, facts)
 
 
@@ -189,3 +201,103 @@ def fit_opinion(
     unseen = read_unseen(run.folder, chosen, checkpoint, config.opinion.folds, progress)
     abilities = abilities_of(checkpoint)
     return fit_second_stage(unseen, abilities, config.opinion, config.seed, run.say)
+
+
+def choose_parts(
+    config: TrainConfig, optional: Collection[str], say: Callable[[str], None]
+) -> tuple[TrainConfig, Chosen]:
+    """Read the rows of a training, and leave out optional parts that too few rows can teach.
+
+    `optional` are names of parts such as `calls`; only these are ever left out. Each is reported to
+    `say` with the reason. Returns (the configuration with `has_<part>` False for those, the rows).
+    The rows are (training, validation, rows that call tools); the last list is empty, and such rows
+    are in the first, if no trees for calls are fitted. Raises TrainingError for unusable rows.
+    """
+    rows, held, _ = every = read_selection(replace(config, has_calls=False))
+    texts, _, calls = apart = with_calls_apart(rows, held)
+    missing = {
+        "abilities": "" if len({row.model for row in texts if row.model}) > 1 else (
+            "it needs replies of two models, with their names"
+        ),
+        "calls": "" if texts and _teach(calls) else f"{_too_few_note()} that call tools",
+        "inspector": "" if sum(row.correct or 0 for row in texts) >= MIN_LABELS else (
+            f"it needs {MIN_LABELS} right replies"
+        ),
+    }  # fmt: skip
+    if config.has_opinion:
+        compared = chosen_rows(texts, config.opinion, config.seed)
+        missing["opinion"] = (
+            "" if _teach(compared) else f"{_too_few_note()} that other models answered too"
+        )
+    for part, reason in missing.items():
+        if part in optional and reason and getattr(config, f"has_{part}"):
+            say(f"without the part {part!r}: {reason}")
+            left_out: dict[str, Any] = {f"has_{part}": False}
+            config = replace(config, **left_out)
+    return config, apart if config.has_calls else every
+
+
+def _teach(rows: Sequence[Row]) -> bool:
+    """Return whether there are at least `MIN_LABELS` right rows and as many that are not right."""
+    right = sum(row.correct or 0 for row in rows)
+    return min(right, len(rows) - right) >= MIN_LABELS
+
+
+def _too_few_note() -> str:
+    return f"it needs {MIN_LABELS} right and {MIN_LABELS} wrong replies"
+
+
+def fit_parts(
+    run: TrainingRun,
+    rows: Sequence[Row],
+    calls: Sequence[Row],
+    base: Path,
+    names: Sequence[str],
+    taught: TaughtLessons | None = None,
+) -> Arrays:
+    """Return the arrays of all parts that the configuration wants, by full name (`calls.strange`).
+
+    These are abilities, inspector, knowledge and calls; the dictionary is empty if none is wanted.
+    Each part is saved as `<part>.npz` in the run's folder, and loaded from there if it exists.
+    `calls` are rows that call tools, `rows` all others. `base` is the folder of the base encoder.
+    `names` are the models that the checkpoint knows, in its order. `taught` are the inspector's
+    lessons if they were made already. Raises TrainingError where the rows cannot teach a part,
+    MissingExtraError without scikit-learn.
+    """
+    config = run.config
+    found: Arrays = {}
+    if config.has_abilities:
+        found |= _load_or_fit(
+            run.folder / "abilities.npz", lambda: fit_abilities(rows, names, config.abilities)
+        )
+    if config.has_inspector:
+
+        def fit() -> Arrays:
+            """Fit the inspector, with the base encoder's vectors of word pieces."""
+            vectors = piece_vectors(base)
+            arguments = (rows, run.tokenizer, config.layout, vectors, config.inspector)
+            return fit_inspector(*arguments, config.seed, run.say, taught)
+
+        found |= _load_or_fit(run.folder / "inspector.npz", fit)
+    if config.has_knowledge:
+
+        def teach() -> Arrays:
+            """Fit the knowledge network on pairs of our own and of rows."""
+            arguments = (rows, run.tokenizer, base, config.knowledge, config.seed)
+            return fit_knowledge(*arguments, run.say)
+
+        found |= _load_or_fit(run.folder / "knowledge.npz", teach)
+    if config.has_calls:
+        run.say(f"calls: {len(calls)} rows")
+        every = [*rows, *calls]
+        found |= _load_or_fit(
+            run.folder / "calls.npz", lambda: fit_calls(every, config.seed, config.calls)
+        )
+    return found
+
+
+def _load_or_fit(path: Path, fit: Callable[[], Arrays]) -> Arrays:
+    """Return the arrays in the file `path`; if it is missing, save those of `fit()` there first."""
+    if not path.exists():
+        save_arrays(path, fit())
+    return load_arrays(path)

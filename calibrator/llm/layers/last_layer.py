@@ -90,10 +90,10 @@ class LastLayer(nn.Module):
         keys = _rotate(keys, *turns)
         if cache is not None:
             keys, values = cache.update(keys, values, attention.layer_idx)
-        asked = attention.q_proj(_select_last(normed, last))
-        is_gated = asked.shape[-1] == 2 * attention.o_proj.in_features
-        asked = asked.unflatten(-1, (-1, size * (1 + is_gated)))
-        query = asked[..., :size]
+        projected = attention.q_proj(_select_last(normed, last))
+        is_gated = projected.shape[-1] == 2 * attention.o_proj.in_features
+        projected = projected.unflatten(-1, (-1, size * (1 + is_gated)))
+        query = projected[..., :size]
         if self.has_norms:
             query = attention.q_norm(query)
         query = query.transpose(1, 2)
@@ -109,7 +109,7 @@ class LastLayer(nn.Module):
         )
         found = found.transpose(1, 2)
         if is_gated:
-            found = found * asked[..., size:].sigmoid()
+            found = found * projected[..., size:].sigmoid()
         out: Tensor = attention.o_proj(found.flatten(2))
         return out
 

@@ -127,7 +127,7 @@ class LlmCalibrator:
         read: dict[bytes, Pixels] = {}  # a repeated image is the same object
         images = [self._images(item, read) for item in items]
         prompts = self.prompts.read(items, [[each.tokens for each in row] for row in images])
-        rows = [ModelRow(p.ids, shown) for p, shown in zip(prompts, images, strict=True)]
+        rows = [ModelRow(p.ids, pixels) for p, pixels in zip(prompts, images, strict=True)]
         return rows, [prompt.is_truncated for prompt in prompts]
 
     def _images(self, item: Item, read: dict[bytes, Pixels]) -> tuple[Pixels, ...]:

@@ -111,12 +111,12 @@ def _lora_config(folder: Path, wanted: AdapterConfig) -> LoraConfig:
         config: LoraConfig = LoraConfig.from_pretrained(str(folder))
     except Exception as error:
         raise CheckpointError(f"{path} is no LoRA configuration: {error}") from error
-    for name, value, said in (
+    for name, value, expected in (
         ("r", config.r, wanted.rank),
         ("alpha", config.lora_alpha, wanted.alpha),
     ):
-        if said is not None and value != said:
-            raise CheckpointError(f"{path} has {name} {value}, calibrator.json says {said}")
+        if expected is not None and value != expected:
+            raise CheckpointError(f"{path} has {name} {value}, calibrator.json says {expected}")
     if not isinstance(config.init_lora_weights, bool):  # pissa and the like change the base
         raise CheckpointError(f"{path}: init_lora_weights {config.init_lora_weights!r} is not read")
     config.inference_mode = True
@@ -139,15 +139,15 @@ def silence_loading() -> Iterator[None]:
 
     Problems still raise errors.
     """
-    said: Any = transformers_logging  # it has no types
-    level, has_bars = said.get_verbosity(), said.is_progress_bar_enabled()
-    said.set_verbosity_error()
-    said.disable_progress_bar()
+    logging: Any = transformers_logging  # it has no types
+    level, has_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # peft uses an old API of transformers
             yield
     finally:
-        said.set_verbosity(level)
+        logging.set_verbosity(level)
         if has_bars:
-            said.enable_progress_bar()
+            logging.enable_progress_bar()

@@ -69,18 +69,18 @@ class Prompts:
         `images` has, for each item, the number of tokens of each of its images. Raises
         CheckpointError if the chat template does not show every image.
         """
-        shown = images or [()] * len(items)
+        sizes_of_images = images or [()] * len(items)
         filled = [self.fill_template(item) for item in items]
         texts = [
             "".join((before, text, after))
             for (text, _), (before, after) in zip(
-                filled, (self.text_around(len(each)) for each in shown), strict=True
+                filled, (self.text_around(len(each)) for each in sizes_of_images), strict=True
             )
         ]
         ids = self.tokenizer(texts, add_special_tokens=False)["input_ids"]
         return [
             Prompt(self._with_images(row, sizes), is_truncated)
-            for row, sizes, (_, is_truncated) in zip(ids, shown, filled, strict=True)
+            for row, sizes, (_, is_truncated) in zip(ids, sizes_of_images, filled, strict=True)
         ]
 
     def fill_template(self, item: Item) -> tuple[str, bool]:

@@ -189,7 +189,7 @@ def chat(messages: str, more: str = "") -> bytes:
     return f'{{"model": "bench", "messages": {messages}{more}}}'.encode()
 
 
-def _asked(text: str = "hi") -> str:
+def _message_json(text: str = "hi") -> str:
     """Return the JSON of a conversation with this one message of the user."""
     return json.dumps([{"role": "user", "content": text}])
 
@@ -197,8 +197,8 @@ def _asked(text: str = "hi") -> str:
 async def bombs(attacker: Attacker) -> None:
     """Send Brotli of a few hundred bytes, with as many values as allowed or far more, forever."""
     field = b"content-encoding: br\r\n"
-    allowed = chat(_asked(), ', "x": [' + "[]," * 80_000 + "0]")
-    beyond = chat(_asked(), ', "x": [' + "[]," * 20_000_000 + "0]")
+    allowed = chat(_message_json(), ', "x": [' + "[]," * 80_000 + "0]")
+    beyond = chat(_message_json(), ', "x": [' + "[]," * 20_000_000 + "0]")
     bodies = [posted(brotli.compress(each, quality=5), field) for each in (allowed, beyond)]
     turn = 0
 
@@ -213,7 +213,8 @@ async def bombs(attacker: Attacker) -> None:
 async def many_values(attacker: Attacker) -> None:
     """Send arrays with nearly as many values as are read, and with more, forever."""
     bodies = [
-        posted(chat(_asked(), f', "x": [{"[]," * count}0]')) for count in (900_000, 2_000_000)
+        posted(chat(_message_json(), f', "x": [{"[]," * count}0]'))
+        for count in (900_000, 2_000_000)
     ]
     await _in_turns(attacker, bodies, 8)
 
@@ -226,15 +227,15 @@ async def odd_bodies(attacker: Attacker) -> None:
     calls = [{"id": f"c{n}", "type": "function", "function": {"name": "f", "arguments": "{}"}}
              for n in range(3_000)]  # fmt: skip
     bodies = [
-        chat(_asked(), ', "x": ' + "[" * 400_000 + "]" * 400_000),
-        chat(_asked(), ', "x": ' + '{"a":' * 100_000 + "1" + "}" * 100_000),
+        chat(_message_json(), ', "x": ' + "[" * 400_000 + "]" * 400_000),
+        chat(_message_json(), ', "x": ' + '{"a":' * 100_000 + "1" + "}" * 100_000),
         chat(json.dumps([{"role": "user", "content": "a"}] * 12_000)),
         chat(json.dumps([{"role": "assistant", "tool_calls": calls}, {"role": "user"}])),
-        chat(_asked("word " * 100_000)),
-        chat(_asked("a" * 500_000)),
-        chat(_asked("((((" * 100_000)),
-        chat(_asked(), ', "stop": ' + "9" * 300_000),
-        chat(_asked(), "".join(f', "m{n}": 1' for n in range(40_000))),
+        chat(_message_json("word " * 100_000)),
+        chat(_message_json("a" * 500_000)),
+        chat(_message_json("((((" * 100_000)),
+        chat(_message_json(), ', "stop": ' + "9" * 300_000),
+        chat(_message_json(), "".join(f', "m{n}": 1' for n in range(40_000))),
         json.dumps({"model": "m" * 400_000, "messages": []}).encode(),
     ]
     await _in_turns(attacker, [posted(body) for body in bodies], 8)

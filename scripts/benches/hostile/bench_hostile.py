@@ -36,7 +36,7 @@ from bench_launches import FAKE, SCORED, SCRIPTS
 from bench_load import Job, run
 from bench_process import Others as Foreign
 from bench_process import cpu_s, free_port, launched, pin, share_cores
-from bench_table import say, shown, table
+from bench_table import number_text, say, table
 from bench_targets import Launch, Target, wait_until_it_answers
 
 BUDGET_MS, BUDGET_MB = 50.0, 100.0
@@ -91,11 +91,11 @@ class Others:
 
         All replies are waited for. Raises LoadError for a wrong one.
         """
-        begun, asked = time.monotonic(), []
+        begun, requests = time.monotonic(), []
         for number in range(int(for_s * PER_S)):
             await asyncio.sleep(max(0.0, begun + number / PER_S - time.monotonic()))
-            asked.append(asyncio.create_task(self._ask()))
-        await asyncio.gather(*asked)
+            requests.append(asyncio.create_task(self._ask()))
+        await asyncio.gather(*requests)
         seen, self.seen = self.seen, Seen()
         return seen
 
@@ -354,7 +354,7 @@ def measured(names: list[str], plan: Plan, scratch: Path) -> list[Measured]:
     return found
 
 
-def shown_as_table(found: list[Measured]) -> str:
+def medians_table(found: list[Measured]) -> str:
     """Return the medians of the attacks as a table, as text.
 
     A last column says whether the budget was `kept` or `BROKEN`.
@@ -380,7 +380,9 @@ def shown_as_table(found: list[Measured]) -> str:
             *(each.median("peak_mb", 0), each.median("peak_mb", 1), each.difference("peak_mb")),
         ]
         cpu = f"{each.median('cpu', 1):.0%}"
-        rows.append([each.name, *map(shown, figures), cpu, "kept" if each.is_within else "BROKEN"])
+        rows.append(
+            [each.name, *map(number_text, figures), cpu, "kept" if each.is_within else "BROKEN"]
+        )
     return table(rows)
 
 
@@ -419,7 +421,7 @@ def main() -> int:
         print(f"{os.cpu_count()} CPUs ({CORES}), {load}")
         budget = f"less than {BUDGET_MS:.0f} ms and {BUDGET_MB:.0f} MB more"
         print(f"10 Mbit/s of attack; the others ask {PER_S:.0f} times a second; budget: {budget}\n")
-        print("\n".join([shown_as_table(found), *remarks(found)]))
+        print("\n".join([medians_table(found), *remarks(found)]))
     return 0 if all(each.is_within for each in found) else 1
 
 

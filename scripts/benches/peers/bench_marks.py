@@ -14,7 +14,7 @@ from typing import Final
 from bench_board import Board
 from bench_launches import EMBEDDED, ENFORCE, LITELLM, NGINX, OBSERVE
 from bench_process import Cores
-from bench_table import shown, table
+from bench_table import number_text, table
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ def limit_verdicts(board: Board, cores: Cores) -> list[LimitVerdict]:
 def limits_table(board: Board, cores: Cores) -> str:
     """Return the verdicts on the limits as a table, "" where there are none."""
     rows = [
-        [v.limit.label, shown(v.measured), _limit(v.limit), v.outcome]
+        [v.limit.label, number_text(v.measured), _limit(v.limit), v.outcome]
         for v in limit_verdicts(board, cores)
     ]
     return table([["limits of ours", "measured", "at most", ""], *rows]) if rows else ""
@@ -182,7 +182,7 @@ def limits_table(board: Board, cores: Cores) -> str:
 
 def _limit(limit: Limit) -> str:
     """Return the limit as text, such as `75`, or `at least 500` for a minimum."""
-    return f"at least {shown(limit.limit)}" if limit.is_least else shown(limit.limit)
+    return f"at least {number_text(limit.limit)}" if limit.is_least else number_text(limit.limit)
 
 
 def _factor(value: float | None) -> str:

@@ -51,7 +51,7 @@ from bench_scenarios import (
 )
 from bench_scored import scored_rounds, scored_table
 from bench_scoring import scoring_rounds
-from bench_table import say, shown, table
+from bench_table import number_text, say, table
 from bench_targets import Launch, Place, Target, running, verify
 
 IN_TURNS: Mapping[str, Callable[[Bench, Sequence[Target], int], None]] = {
@@ -222,7 +222,7 @@ def figures_table(bench: Bench) -> str:
     rows = [["", *names]]
     for figure, label in LABELS.items():
         if board.values[figure]:
-            rows.append([label, *(shown(board.median(figure, name)) for name in names)])
+            rows.append([label, *(number_text(board.median(figure, name)) for name in names)])
     return table(rows) if len(rows) > 1 else ""
 
 
@@ -230,7 +230,7 @@ def own_table(bench: Bench) -> str:
     """Return the medians of figures of ours alone as a table, "" where nothing was measured."""
     board = bench.board
     rows = [
-        [label, shown(board.median(figure, name))]
+        [label, number_text(board.median(figure, name))]
         for figure, label in OWN_LABELS.items()
         for name in (OBSERVE, EMBEDDED)
         if board.values[figure][name]

@@ -178,18 +178,18 @@ def in_turns(
     """
     found = {target.name: Turns() for target in targets}
     jobs = {target.name: job_of(target) for target in targets}
-    asked = {target.name: target for target in targets}
+    running = {target.name: target for target in targets}
     for target in targets:
         bench.recorded(target)
     for turn in range(turns + 1):
-        for name, target in [*asked.items()]:
+        for name, target in [*running.items()]:
             so_far, connections = found[name], bench.connections()
             before, load_before = target.cpu_s(), bench.load_cpu_s()
             try:
                 sample = run(closed_loop(jobs[name], at_once, for_s))
             except (LoadError, TimeoutError) as error:
                 bench.failed(target, number, error)
-                del asked[name], found[name]
+                del running[name], found[name]
                 continue
             load_s = bench.load_cpu_s() - load_before
             if at_once > 1:
@@ -204,7 +204,7 @@ def in_turns(
             so_far.load_s += load_s
             so_far.took_s += sample.took_s
             so_far.reconnects += sample.reconnects
-    for name, target in asked.items():
+    for name, target in running.items():
         what = f"round {number} {name}: JSON, {at_once} at once"
         bench.check_records(target, what, found[name].rows)
     return found

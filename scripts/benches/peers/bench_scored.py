@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from bench_board import Board, quantile
 from bench_launches import DIRECT, EMBEDDED, LITELLM
 from bench_scenarios import Bench, in_turns
-from bench_table import shown, table
+from bench_table import number_text, table
 from bench_targets import Target
 
 AT_ONCE = (1, 8, 64)
@@ -57,7 +57,7 @@ def scored_table(board: Board) -> str:
     """Return the medians over the rounds as a table, or "" where nothing was measured."""
     names = [DIRECT, EMBEDDED, LITELLM]
     rows = [
-        [f"{label}, {at_once} at once", *(shown(board.median(key, name)) for name in names)]
+        [f"{label}, {at_once} at once", *(number_text(board.median(key, name)) for name in names)]
         for at_once in AT_ONCE
         for figure, label in ROWS.items()
         if board.values[key := f"{figure}_{at_once}"]

@@ -160,15 +160,15 @@ def verify(target: Target) -> None:
     job = target.job()
     head, body = ask(job.port, job.request)
     job.check(head, body)
-    told = json.loads(body)["choices"][0]["message"]["content"]
-    if told != ANSWER:
-        raise LoadError(f"{target.name} changed the completion: {told!r}")
+    content = json.loads(body)["choices"][0]["message"]["content"]
+    if content != ANSWER:
+        raise LoadError(f"{target.name} changed the completion: {content!r}")
     for model in (SHORT, SPACED):
         job = target.job(model, is_stream=True)
         head, body = ask(job.port, job.request)
         job.check(head, body)
         lines = [line[6:] for line in body.decode().splitlines() if line.startswith("data: {")]
         deltas = [choice["delta"] for line in lines for choice in json.loads(line)["choices"]]
-        told = "".join(delta.get("content") or "" for delta in deltas)
-        if told.rpartition("@")[2] != "".join(WORDS):
-            raise LoadError(f"{target.name} changed the stream: {told!r}")
+        content = "".join(delta.get("content") or "" for delta in deltas)
+        if content.rpartition("@")[2] != "".join(WORDS):
+            raise LoadError(f"{target.name} changed the stream: {content!r}")

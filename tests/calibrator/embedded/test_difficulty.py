@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from calibrator.features.difficulty import BOUNDS, PREFIX, Difficulty
 from calibrator.features.ngrams import Ids
-from calibrator.lab.training.stages.difficulty import WIDTH, fit_difficulty
+from calibrator.lab.training.stages.forest import WIDTH, fit_difficulty
 from calibrator.recalibration.curves import sigmoid
 
 PIECES = 120  # the first half means one thing, the other half another

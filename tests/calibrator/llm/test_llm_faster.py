@@ -14,8 +14,13 @@ from transformers.models.qwen3_5.modeling_qwen3_5 import torch_chunk_gated_delta
 
 from calibrator.llm.layers import replace
 from calibrator.llm.layers.last_layer import LastLayer
-from calibrator.llm.layers.linear_attention import CHUNK, GatedDeltaNet, gated_delta_rule
-from calibrator.llm.layers.replace import text_model_of, use_faster_layers
+from calibrator.llm.layers.replace import (
+    CHUNK,
+    GatedDeltaNet,
+    gated_delta_rule,
+    text_model_of,
+    use_faster_layers,
+)
 from calibrator.llm.serving.model import LabelModel
 from calibrator.loading import load_scorer
 from calibrator.scorer import Item

@@ -174,7 +174,7 @@ def _readers_without(rows: Sequence[Row], run: Path, calibrator: str) -> dict[st
     """
     from calibrator.checkpoints.checkpoint import resolve_checkpoint
     from calibrator.embedded.parts import read_checkpoint
-    from calibrator.lab.studies.trained.opinion_leave_out import readers_without
+    from calibrator.lab.studies.trained.opinion_study import readers_without
 
     benchmarks = {row.benchmark or "" for row in rows}
     with Progress("fitting", len(benchmarks)) as progress:
@@ -245,8 +245,8 @@ def _lines(found: OpinionAdvice, wish: OpinionWish) -> Iterator[str]:
     money = "" if wish.price is None else f"{'per 1,000':>12}"
     head = f"{'asked about':16}{'calls':>7}{'AUROC':>8}{f'kept at {right}':>20}{'of the gain':>13}"
     yield f"  {head}{money}"
-    for asked in (found.nobody, *found.bands, found.everybody):
-        yield _line(found, asked, wish.price)
+    for effect in (found.nobody, *found.bands, found.everybody):
+        yield _line(found, effect, wish.price)
     if found.band is not None:
         model = wish.model or "MODEL"
         yield "next, in the policy:"
@@ -254,17 +254,17 @@ def _lines(found: OpinionAdvice, wish: OpinionWish) -> Iterator[str]:
         yield f"  second_opinion: {{from: {model}, when: {band}}}"
 
 
-def _line(found: OpinionAdvice, asked: BandEffect, price: float | None) -> str:
+def _line(found: OpinionAdvice, effect: BandEffect, price: float | None) -> str:
     """Return the table line of one band: its limits, calls, AUROC, kept share, share of the gain.
 
     The cost in the price's currency per 1,000 replies follows if a price is given. Asking about
     none or all is `nobody` or `every reply`.
     """
-    where = f"[{asked.low:g}, {min(asked.high, 1.0):g})"
-    if asked in (found.nobody, found.everybody):
-        where = "nobody" if asked.is_nobody else "every reply"
-    money = "" if price is None else f"{1_000 * price * asked.calls:>12,.2f}"
+    where = f"[{effect.low:g}, {min(effect.high, 1.0):g})"
+    if effect in (found.nobody, found.everybody):
+        where = "nobody" if effect.is_nobody else "every reply"
+    money = "" if price is None else f"{1_000 * price * effect.calls:>12,.2f}"
     return (
-        f"  {where:16}{asked.calls:>7.2f}{asked.auroc:>8.3f}{asked.kept:>20.3f}"
-        f"{found.gain(asked):>13.0%}{money}"
+        f"  {where:16}{effect.calls:>7.2f}{effect.auroc:>8.3f}{effect.kept:>20.3f}"
+        f"{found.gain(effect):>13.0%}{money}"
     )

@@ -48,7 +48,7 @@ class ReportOptions:
     runs: Path | None
 
 
-def report(given: Sequence[Path], options: ReportOptions) -> None:
+def report(paths: Sequence[Path], options: ReportOptions) -> None:
     """Make the missing parts of the report of these files or folders, and print where it is.
 
     Exits with status 1 if rows could not be used, and with a sentence for bad files, an unknown
@@ -57,26 +57,26 @@ def report(given: Sequence[Path], options: ReportOptions) -> None:
     from calibrator.lab.paper.run import ReportRequest, make_report
 
     with sentences(), resumable():
-        files = list(files_in(given))
+        files = list(files_in(paths))
         check_readable(files)
         check_scikit_learn()
         if options.is_retrained and options.method == "embedded":
             check_installed("torch", "torch", "train")
-        asked = ReportRequest(_command(given, options), options.only, options.is_retrained)
-        _ = asked.entries  # an unknown table's name is refused before rows are read
-        scored, bad = _score_rows(given, files, options)
-        tables = make_report(scored, options.out, asked, say)
+        request = ReportRequest(_command(paths, options), options.only, options.is_retrained)
+        _ = request.entries  # an unknown table's name is refused before rows are read
+        scored, bad = _score_rows(paths, files, options)
+        tables = make_report(scored, options.out, request, say)
         _print_tables(tables, options.out)
     exit_with_bad(bad)
 
 
-def files_in(given: Sequence[Path]) -> Iterator[Path]:
+def files_in(paths: Sequence[Path]) -> Iterator[Path]:
     """Yield the files of rows: the given ones, and `*.jsonl*` of the given folders.
 
     A folder's `test/` is read in its place if there is one. Raises InputError for a folder without
     any such file.
     """
-    for path in given:
+    for path in paths:
         if not path.is_dir():
             yield path
             continue
@@ -91,15 +91,15 @@ def _rows_folder(folder: Path) -> Path:
     return folder / "test" if (folder / "test").is_dir() else folder
 
 
-def _command(given: Sequence[Path], options: ReportOptions) -> str:
+def _command(paths: Sequence[Path], options: ReportOptions) -> str:
     """Return the command line that makes this report, such as `pinocchio study a.jsonl --out b`.
 
     More than two files of one folder become the folder. --quick is left out: it is for a trial, and
     a command that is copied from the report should make numbers to publish.
     """
-    folders = {path.parent for path in given}
-    is_whole = len(given) > 2 and len(folders) == 1
-    named = [folders.pop()] if is_whole else list(given)
+    folders = {path.parent for path in paths}
+    is_whole = len(paths) > 2 and len(folders) == 1
+    named = [folders.pop()] if is_whole else list(paths)
     words = ["pinocchio", "study", *map(str, named), "--out", str(options.out)]
     if options.calibrator != "embedded":
         words += ["--calibrator", options.calibrator]
@@ -107,7 +107,7 @@ def _command(given: Sequence[Path], options: ReportOptions) -> str:
 
 
 def _score_rows(
-    given: Sequence[Path], files: Sequence[Path], options: ReportOptions
+    paths: Sequence[Path], files: Sequence[Path], options: ReportOptions
 ) -> tuple[ScoredRows, list[RowError]]:
     """Load the report's rows and calibrator; return them with the errors of unreadable rows.
 
@@ -124,7 +124,7 @@ def _score_rows(
     say_rows(rows, bad)
     train: list[Row] = []
     if options.is_retrained:
-        beside = _training_files(given, files, options.train)
+        beside = _training_files(paths, files, options.train)
         train = load_labelled(beside)[0] if beside else []
     card = checkpoint_card(options.calibrator)
     extent: Extent = _quick_extent(Extent) if options.is_quick else Extent()
@@ -148,13 +148,13 @@ def _quick_extent(extent: type[Extent]) -> Extent:
 
 
 def _training_files(
-    given: Sequence[Path], files: Sequence[Path], train: list[Path] | None
+    paths: Sequence[Path], files: Sequence[Path], train: list[Path] | None
 ) -> list[Path]:
     """Return the files of `train`, or else those of the folders `train` in the given folders.
 
     Without either they are looked for beside `files`, as `training_files` does.
     """
-    beside = [folder / "train" for folder in given if (folder / "train").is_dir()]
+    beside = [folder / "train" for folder in paths if (folder / "train").is_dir()]
     return training_files(files, train or beside or None)
 
 

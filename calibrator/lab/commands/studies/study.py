@@ -197,8 +197,8 @@ def _run(
             scorer = _scorer(others.calibrator, others.is_renewed)
             show_single_replies(name, test, scorer, rows, output)
         else:
-            given = [] if name in ASKING else training_files(files, train)
-            found = _entries(name, test, given, method, rows, others, runs, only)
+            train_files = [] if name in ASKING else training_files(files, train)
+            found = _entries(name, test, train_files, method, rows, others, runs, only)
             write_if_named(output, study_json(found))
             _print(found)
     exit_with_bad(bad)
@@ -253,10 +253,10 @@ def _check(
     """
     others.check(name)
     learns = name not in ASKING
-    given = training_files(files, train) if train or learns else []
-    check_target(output, [*files, *given])
-    check_readable([*files, *given])
-    if learns and not given:
+    train_files = training_files(files, train) if train or learns else []
+    check_target(output, [*files, *train_files])
+    check_readable([*files, *train_files])
+    if learns and not train_files:
         raise JudgingError("there are no training rows; give them with --train")
     if learns:
         check_scikit_learn()

@@ -44,8 +44,8 @@ class TaskAnswer:
     @property
     def id(self) -> str:
         """A digest of question, model and message, the same for the same answer."""
-        told = "\0".join((self.task.question_id, self.model, message_text(self.message)))
-        return hashlib.sha256(told.encode(errors="surrogatepass")).hexdigest()[:20]
+        text = "\0".join((self.task.question_id, self.model, message_text(self.message)))
+        return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:20]
 
     def row(self, verdicts: Mapping[str, bool | None]) -> Json | None:
         """Return the labelled row as a dict; None if a judge's verdict is missing.
@@ -55,13 +55,13 @@ class TaskAnswer:
         `response`, `model`, `correct` (0 or 1), `gold`, `graded_by` and `why`; `verdicts`
         are added if judges decided.
         """
-        found = self.rule_grade
+        grade = self.rule_grade
         graded_by: str = self.task.grader
-        if found is None:
+        if grade is None:
             judge, verdict = next(iter(verdicts.items()), ("", None))
             if verdict is None:
                 return None
-            found = Grade(verdict, "same" if verdict else "other")
+            grade = Grade(verdict, "same" if verdict else "other")
             graded_by = f"rubric, by {judge}"
         row: Json = {
             "id": self.id,
@@ -78,14 +78,14 @@ class TaskAnswer:
         row |= {
             "response": self._response(),
             "model": self.model,
-            "correct": int(found.is_correct),
+            "correct": int(grade.is_correct),
             "gold": list(self.task.gold),
             "answer_format": FORMATS[self.task.grader],
             "graded_by": graded_by,
-            "why": found.why,
+            "why": grade.why,
         }
-        told = {judge: int(said) for judge, said in verdicts.items() if said is not None}
-        return row | ({"verdicts": told} if told and self.rule_grade is None else {})
+        labels = {judge: int(label) for judge, label in verdicts.items() if label is not None}
+        return row | ({"verdicts": labels} if labels and self.rule_grade is None else {})
 
     def _response(self) -> Any:
         """Return the answer's text, or the message's set fields if it has more (tool calls)."""

@@ -276,23 +276,23 @@ def _content(text: str, images: Sequence[str]) -> Any:
     """Return a message's content: the text, or parts with the images first if there are any."""
     if not images:
         return text
-    shown = [{"type": "image_url", "image_url": {"url": url}} for url in images]
-    return [*shown, {"type": "text", "text": text}]
+    parts = [{"type": "image_url", "image_url": {"url": url}} for url in images]
+    return [*parts, {"type": "text", "text": text}]
 
 
-def _image(given: str, path: Path) -> str:
+def _image(image: str, path: Path) -> str:
     """Return an image as a data URL: as it is, or read from a file beside the questions.
 
     Raises ValueError for a file outside that folder, of no image type by its name, or
     unreadable.
     """
-    if given.startswith("data:"):
-        return given
-    file = (path.parent / given).resolve()
+    if image.startswith("data:"):
+        return image
+    file = (path.parent / image).resolve()
     kind = mimetypes.guess_type(file.name)[0] or ""
     if not file.is_relative_to(path.parent.resolve()) or not kind.startswith("image/"):
-        raise ValueError(f"'images' names {given!r}, which is no image beside the questions")
+        raise ValueError(f"'images' names {image!r}, which is no image beside the questions")
     try:
         return f"data:{kind};base64,{base64.b64encode(file.read_bytes()).decode()}"
     except OSError as error:
-        raise ValueError(f"the image {given!r} cannot be read: {error.strerror}") from error
+        raise ValueError(f"the image {image!r} cannot be read: {error.strerror}") from error

@@ -103,17 +103,17 @@ def number_moved(draft: Draft) -> bool:
         number = value.number or 0.0
         steps = [1, -1, 2, 10, -10] if number.is_integer() else [1.0, -1.0, 0.1 * number, 5.0]
         moved = [number + step for step in steps] + [number * 1.1, number * 2, number / 2]
-        fresh = [n for n in moved if n > 0 and not _is_told(n, draft)]
+        fresh = [n for n in moved if n > 0 and not _is_in_context(n, draft)]
         if fresh and draft.put(value, _as_number(draft.rng.choice(fresh), value.raw)):
             return True
     return False
 
 
-def told_number(draft: Draft) -> bool:
+def number_of_context(draft: Draft) -> bool:
     """Replace a number by another one of the request or the results; False if there is none."""
-    told = sorted(draft.sources.request.numbers | draft.sources.results.numbers)
+    numbers = sorted(draft.sources.request.numbers | draft.sources.results.numbers)
     for value in _shuffle_values(draft, "number"):
-        near = [n for n in told if n != value.number and 0 < n < 100 * (value.number or 1.0)]
+        near = [n for n in numbers if n != value.number and 0 < n < 100 * (value.number or 1.0)]
         if near and draft.put(value, _as_number(draft.rng.choice(near), value.raw)):
             return True
     return False
@@ -132,7 +132,7 @@ def unit_changed(draft: Draft) -> bool:
     return False
 
 
-def _is_told(number: float, draft: Draft) -> bool:
+def _is_in_context(number: float, draft: Draft) -> bool:
     """Return whether the user's request has this number."""
     return number in draft.sources.request.numbers
 
@@ -255,18 +255,18 @@ def _kind_at(path: str, draft: Draft) -> str:
 def required_dropped(draft: Draft) -> bool:
     """Remove an argument that the tool's schema requires; False if the call has none."""
     tool = draft.view.tools.get(str(draft.call.get("name")))
-    given = [n for n in (tool.required if tool else ()) if n in draft.arguments]
-    if not given:
+    names = [n for n in (tool.required if tool else ()) if n in draft.arguments]
+    if not names:
         return False
-    del draft.arguments[draft.rng.choice(given)]
+    del draft.arguments[draft.rng.choice(names)]
     return True
 
 
 def request_repeated(draft: Draft) -> bool:
     """Replace a text value by the user's request, else (under 21 characters) return False."""
-    said = draft.view.request.strip()[:300]
+    request = draft.view.request.strip()[:300]
     for value in _shuffle_values(draft, "id", "mail", "name", "path"):
-        if isinstance(value.raw, str) and len(said) > 20 and draft.put(value, said):
+        if isinstance(value.raw, str) and len(request) > 20 and draft.put(value, request):
             return True
     return False
 
@@ -283,7 +283,7 @@ def _shuffle_values(draft: Draft, *kinds: str) -> list[Value]:
 
 def wrong_tool(draft: Draft) -> bool:
     """Call another, preferably similar tool that can take the arguments; False if none can."""
-    name, given = str(draft.call.get("name")), set(draft.arguments)
+    name, passed = str(draft.call.get("name")), set(draft.arguments)
     own = draft.view.tools.get(name)
     fitting: list[tuple[Any, Json]] = []
     others: list[tuple[Any, Json]] = []
@@ -293,7 +293,7 @@ def wrong_tool(draft: Draft) -> bool:
         renamed = _rename_arguments(draft.arguments, tool.properties, tool.required)
         if renamed is not None:
             alike = own is not None and len(own.words & tool.words) >= 2
-            (fitting if alike or given <= set(tool.properties) else others).append((tool, renamed))
+            (fitting if alike or passed <= set(tool.properties) else others).append((tool, renamed))
     if not (fitting or others):
         return False
     tool, renamed = draft.rng.choice(fitting or others)
@@ -304,15 +304,15 @@ def wrong_tool(draft: Draft) -> bool:
 
 
 def _rename_arguments(
-    given: Json, properties: Mapping[str, Any], required: Sequence[str]
+    arguments: Json, properties: Mapping[str, Any], required: Sequence[str]
 ) -> Json | None:
     """Return the arguments that a tool takes; a dropped one's value fills a missing required one.
 
     None if the tool requires more than one that is missing, or no value was dropped to fill it.
     """
-    kept = {name: value for name, value in given.items() if name in properties}
+    kept = {name: value for name, value in arguments.items() if name in properties}
     missing = [name for name in required if name not in kept]
-    spare = [value for name, value in given.items() if name not in kept]
+    spare = [value for name, value in arguments.items() if name not in kept]
     if len(missing) > len(spare) or len(missing) > 1:
         return None
     return kept | dict(zip(missing, spare, strict=False))
@@ -322,10 +322,10 @@ def repeat_call(draft: Draft) -> bool:
     """Insert the same call, with success, before; False for a look-up without earlier results."""
     name = str(draft.call.get("name"))
     results = [c.result for c in draft.view.earlier if c.name == name and c.result]
-    said = results[-1] if results else draft.rng.choice(_DONE)
+    result = results[-1] if results else draft.rng.choice(_DONE)
     if is_read(name) and not results:
         return False
-    _append_step(draft, said)
+    _append_step(draft, result)
     return True
 
 
@@ -353,15 +353,15 @@ def look_up_left_out(draft: Draft) -> bool:
     False if every id, mail address and path is in the user's or the rules' text, or in no
     result.
     """
-    sought = [
+    texts = [
         v.text for v in draft.values
         if v.kind in ("id", "mail", "path") and len(v.text) > 2
         and v.text in draft.sources.results.text and v.text not in draft.sources.users.text
         and v.text not in draft.sources.rules.text
     ]  # fmt: skip
-    if not sought:
+    if not texts:
         return False
-    text = draft.rng.choice(sought)
+    text = draft.rng.choice(texts)
     kept: list[Json] = []
     dropped: set[Any] = set()
     for message in draft.messages:
@@ -394,11 +394,11 @@ def _without_calls(message: Json, dropped: set[Any], text: str) -> Json | None:
     return {**message, "tool_calls": left} if left else None
 
 
-def put_request(draft: Draft, said: str) -> bool:
-    """Replace the content of the user's last message by `said`; False if there is none."""
+def put_request(draft: Draft, request: str) -> bool:
+    """Replace the content of the user's last message by `request`; False if there is none."""
     for at in range(len(draft.messages) - 1, -1, -1):
         if draft.messages[at].get("role") == "user":
-            draft.messages[at] = {**draft.messages[at], "content": said}
+            draft.messages[at] = {**draft.messages[at], "content": request}
             return True
     return False
 
@@ -476,7 +476,7 @@ def _add_rule(draft: Draft, rule: str) -> None:
 KINDS: dict[str, Callable[[Draft], bool]] = {
     "other entity": other_entity,
     "number moved": number_moved,
-    "told number": told_number,
+    "told number": number_of_context,
     "unit changed": unit_changed,
     "date moved": date_moved,
     "time moved": time_moved,

@@ -160,22 +160,24 @@ def commands(count: int, seed: int) -> Iterator[Scene]:
     for number in range(count):
         rng = random.Random(f"command {seed} {number}")
         is_sql = number % 2 == 0
-        asked, right, wrong = rng.choice(_SQL if is_sql else _SHELL)
+        request, right, wrong = rng.choice(_SQL if is_sql else _SHELL)
         name, parameter = rng.choice(_SQLS if is_sql else _SHELLS)
         a, c = rng.sample(_PLACES, 2)
         n, m = rng.sample(range(2, 400), 2)
-        told = {"a": a, "b": rng.choice(_THINGS), "c": c, "n": n, "m": m,
+        words = {"a": a, "b": rng.choice(_THINGS), "c": c, "n": n, "m": m,
                 "t": rng.choice(_TABLES), "f": rng.choice(_FIELDS)}  # fmt: skip
         schema = {"type": "object", "properties": {parameter: {"type": "string"}},
                   "required": [parameter]}  # fmt: skip
         tools = [{"type": "function", "function": {"name": name, "parameters": schema}}]
         turns: list[Json] = [{"role": "system", "content": "You work on a machine of ours."}]
-        turns.append({"role": "user", "content": asked.format(**told)})
+        turns.append({"role": "user", "content": request.format(**words)})
         if rng.random() < 0.4:
-            look = (f"SELECT * FROM {told['t']} LIMIT 1" if is_sql else "ls").strip()
-            shown = json.dumps({"id": n, told["f"]: m}) if is_sql else f"{a}\n{c}\n{a}/{told['b']}"
+            look = (f"SELECT * FROM {words['t']} LIMIT 1" if is_sql else "ls").strip()
+            result = (
+                json.dumps({"id": n, words["f"]: m}) if is_sql else f"{a}\n{c}\n{a}/{words['b']}"
+            )
             turns += [call_message(name, {parameter: look}, "c1"),
-                      {"role": "tool", "tool_call_id": "c1", "content": shown}]  # fmt: skip
+                      {"role": "tool", "tool_call_id": "c1", "content": result}]  # fmt: skip
         for correct, form in ((1, right), (0, rng.choice(wrong))):
-            message = call_message(name, {parameter: form.format(**told)})
+            message = call_message(name, {parameter: form.format(**words)})
             yield Scene(ToolUse(turns, tools, message), correct, name, COMMAND, f"{seed}/{number}")

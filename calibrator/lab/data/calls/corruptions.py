@@ -73,7 +73,7 @@ def other_request(used: ToolUse, others: Sequence[ToolUse], rng: random.Random) 
         other = view_of(rng.choice(others))
         is_same = other.request == own.request or other.calls[:1] == own.calls[:1]
         if other.request and not is_same:
-            return apply_change(used, partial(put_request, said=other.request), rng)
+            return apply_change(used, partial(put_request, request=other.request), rng)
     return None
 
 

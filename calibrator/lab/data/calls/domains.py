@@ -52,27 +52,27 @@ def _read() -> tuple[Domain, ...]:
     The words PEOPLE and TOWNS in a field's kind are replaced by the file's lists, such as
     `Ann|Bob`.
     """
-    told = yaml.safe_load((files(__package__) / "domains.yaml").read_text(encoding="utf-8"))
-    lists = {"PEOPLE": told["people"].strip(), "TOWNS": told["towns"].strip()}
-    return tuple(_domain(each, lists) for each in told["domains"])
+    content = yaml.safe_load((files(__package__) / "domains.yaml").read_text(encoding="utf-8"))
+    lists = {"PEOPLE": content["people"].strip(), "TOWNS": content["towns"].strip()}
+    return tuple(_domain(each, lists) for each in content["domains"])
 
 
-def _domain(told: dict[str, Any], lists: dict[str, str]) -> Domain:
-    """Build a Domain from its YAML mapping `told`, from which keys are removed.
+def _domain(values: dict[str, Any], lists: dict[str, str]) -> Domain:
+    """Build a Domain from its YAML mapping `values`, from which keys are removed.
 
     `lists` maps `PEOPLE` and `TOWNS` to choices such as `Ann|Bob`, which replace a field's kind
     that is exactly such a word.
     """
-    fields = {name: lists.get(kind, kind) for name, kind in told.pop("fields").items()}
-    writes = tuple(_write(each) for each in told.pop("writes"))
-    pairs: dict[str, Any] = {name: tuple(told.pop(name)) for name in ("named_by", "find", "show")}
-    return Domain(**told, **pairs, fields=fields, writes=writes)
+    fields = {name: lists.get(kind, kind) for name, kind in values.pop("fields").items()}
+    writes = tuple(_write(each) for each in values.pop("writes"))
+    pairs: dict[str, Any] = {name: tuple(values.pop(name)) for name in ("named_by", "find", "show")}
+    return Domain(**values, **pairs, fields=fields, writes=writes)
 
 
-def _write(told: dict[str, Any]) -> WriteTool:
+def _write(values: dict[str, Any]) -> WriteTool:
     """Build a WriteTool from its YAML mapping; lists become tuples."""
-    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in told.items()}
-    return WriteTool(**values)
+    members: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+    return WriteTool(**members)
 
 
 DOMAINS = _read()

@@ -77,8 +77,8 @@ def lessons_of(
         )
     ]
     changed_ones = [*_change_lessons(graded, seed, faults), *_change_lessons(made, seed + 1, 1)]
-    told = [*graded, *made, *changed_ones]
-    return [*told, *_plant_lessons(told, seed)]
+    unplanted = [*graded, *made, *changed_ones]
+    return [*unplanted, *_plant_lessons(unplanted, seed)]
 
 
 def lesson_of(row: Row) -> CallLesson | None:
@@ -108,7 +108,7 @@ def written_calls(row: Row) -> ToolUse | None:
     The question must end in `Available functions (JSON): ..`; the text before is the user's
     message. Returns None if it does not, or if the reply calls none of these functions.
     """
-    request, sign, _ = row.question.partition("Available functions (JSON):")
+    text, sign, _ = row.question.partition("Available functions (JSON):")
     offered = offered_tools(row.question) if sign else {}
     made = made_calls(row.answer) if offered else []
     if not any(name in offered for name, _ in made):
@@ -118,9 +118,9 @@ def written_calls(row: Row) -> ToolUse | None:
         for name, arguments in made
     ]
     tools = [{"function": {**tool, "name": name}} for name, tool in offered.items()]
-    said = request.strip().removeprefix("User request:").strip()
+    request = text.strip().removeprefix("User request:").strip()
     return ToolUse(
-        [{"role": "user", "content": said}], tools, {"content": None, "tool_calls": calls}
+        [{"role": "user", "content": request}], tools, {"content": None, "tool_calls": calls}
     )
 
 

@@ -77,13 +77,13 @@ def play_unsaid_value(stage: Stage) -> Iterator[Outcome]:
 
     Outcomes are (1 or 0, (tool's name, arguments), turns before); a look-up precedes both.
     """
-    told = [f"{spoken_name(n)}: {v}" for n, v in stage.spoken.items() if n != id_name_of(stage)]
+    values = [f"{spoken_name(n)}: {v}" for n, v in stage.spoken.items() if n != id_name_of(stage)]
     does = stage.write.does.rstrip(".")
-    asked = f"{does[:1].lower()}{does[1:]}, for {stage.name_record(stage.record)}."
+    request = f"{does[:1].lower()}{does[1:]}, for {stage.name_record(stage.record)}."
     before = list(stage.turns)
     for correct in (1, 0):
         stage.turns[:] = before
-        stage.say(f"Please {asked} {'; '.join(told) if correct else ''}".strip())
+        stage.say(f"Please {request} {'; '.join(values) if correct else ''}".strip())
         look_up(stage)
         yield correct, (stage.write.name, dict(stage.values)), list(stage.turns)
 
@@ -168,10 +168,10 @@ def purse(stage: Stage) -> Iterator[Outcome]:
         stage.say(request_of(stage))
         look_up(stage)
         left = round(wanted * factor, 1)
-        told = (
+        balance = (
             json.dumps({key: left}) if stage.rng.random() < 0.6 else f"{spoken_name(key)}: {left}"
         )
-        stage.call(tool, {}, told)
+        stage.call(tool, {}, balance)
         yield correct, (stage.write.name, dict(stage.values)), list(stage.turns)
 
 

@@ -157,11 +157,11 @@ def _words(stage: Stage, **more: object) -> Json:
     tool = spoken_name(stage.write.name)
     verb = stage.write.name.partition("_")[0]
     own = _PARTICIPLES.get(verb, _past_form(verb))
-    told = ", ".join(f"{spoken_name(k)} {v}" for k, v in spoken.items()) or tool
+    values = ", ".join(f"{spoken_name(k)} {v}" for k, v in spoken.items()) or tool
     return {
         "done": done, "done_upper": done.capitalize(), "who": stage.name_record(stage.record),
         "tool": tool, "tool_upper": tool.capitalize(), "record": stage.domain.record,
-        "participle": own, "id": stage.record["id"], "told": told, **more,
+        "participle": own, "id": stage.record["id"], "told": values, **more,
     }  # fmt: skip
 
 
@@ -242,13 +242,13 @@ def play_answer(stage: Stage) -> Iterator[Outcome]:
     stage.say(rng.choice(QUESTIONS).format(field=spoken_name(field), who=who))
     unlooked = list(stage.turns)
     look_up(stage)
-    told = {"field": spoken_name(field), "field_upper": spoken_name(field).capitalize()}
+    names = {"field": spoken_name(field), "field_upper": spoken_name(field).capitalize()}
     value = stage.record[field]
     form = rng.choice(_ANSWERS)
-    right = _sentence(stage, [form], value=_value_in_words(stage, value), **told)
+    right = _sentence(stage, [form], value=_value_in_words(stage, value), **names)
     yield 1, right, list(stage.turns)
     wrong = _sentence(
-        stage, [form], value=_value_in_words(stage, _other_value(stage, field)), **told
+        stage, [form], value=_value_in_words(stage, _other_value(stage, field)), **names
     )
     if wrong != right:
         yield 0, wrong, list(stage.turns)
@@ -296,17 +296,17 @@ def play_refusal(stage: Stage) -> Iterator[Outcome]:
     others = [c for c in stage.domain.fields[field].split("|") if c != value]
     other = stage.rng.choice(others)
     text = _sentence(stage, _REFUSALS, field=spoken_name(field), value=other)
-    asked = request_of(stage)
+    request = request_of(stage)
     before = list(stage.turns)
     for correct in (1, 0):
         stage.record[field] = other if correct else value
         stage.turns[:] = before
-        stage.say(asked)
+        stage.say(request)
         look_up(stage)
         yield correct, text, list(stage.turns)
     stage.record[field] = other
     stage.turns[:] = before
-    stage.say(asked)
+    stage.say(request)
     look_up(stage)
     yield 0, _sentence(stage, _CLAIMS), list(stage.turns)
 
@@ -349,8 +349,8 @@ def play_confirmation(stage: Stage) -> Iterator[Outcome]:
     stage.call(stage.write.name, dict(stage.values), stage.rng.choice(DONE))
     stage.answer(_sentence(stage, _CLAIMS))
     yield 1, text, [*stage.turns, again]
-    said = {"role": "assistant", "content": _sentence(stage, _ASKS, field="name")}
-    yield 0, text, [*before, said, again]
+    inquiry = {"role": "assistant", "content": _sentence(stage, _ASKS, field="name")}
+    yield 0, text, [*before, inquiry, again]
 
 
 def play_count(stage: Stage) -> Iterator[Outcome]:
@@ -379,13 +379,13 @@ def play_assurance(stage: Stage) -> Iterator[Outcome]:
     Outcomes are (1 or 0, reply's text, turns before it).
     """
     needed = stage.rng.randrange(2, 40)
-    asked = stage.rng.choice(_NEEDS).format(n=needed, **_words(stage))
-    stage.say(asked)
+    request = stage.rng.choice(_NEEDS).format(n=needed, **_words(stage))
+    stage.say(request)
     before = list(stage.turns)
-    held = needed + stage.rng.randrange(0, 20)
-    told = {"who": stage.name_record(stage.record), "left": held}
-    stage.call(stage.domain.find[0], {"query": told["who"]}, json.dumps(told))
-    text = _sentence(stage, _ASSURANCES, n=stage.rng.choice((needed, needed, held)))
+    available = needed + stage.rng.randrange(0, 20)
+    balance = {"who": stage.name_record(stage.record), "left": available}
+    stage.call(stage.domain.find[0], {"query": balance["who"]}, json.dumps(balance))
+    text = _sentence(stage, _ASSURANCES, n=stage.rng.choice((needed, needed, available)))
     yield 1, text, list(stage.turns)
     yield 0, _sentence(stage, _ASSURANCES, n=needed), before
 
@@ -448,12 +448,12 @@ def _replies_without_calls(row: Row) -> Iterator[ToolUse]:
 
     Yields nothing if the question lists no functions or the answer calls one.
     """
-    request, sign, _ = row.question.partition("Available functions (JSON):")
+    text, sign, _ = row.question.partition("Available functions (JSON):")
     if not sign or written_calls(row) is not None:
         return
     tools = [{"function": {**t, "name": n}} for n, t in offered_tools(row.question).items()]
-    said = request.strip().removeprefix("User request:").strip()
-    yield ToolUse([{"role": "user", "content": said}], tools, {"content": row.answer})
+    request = text.strip().removeprefix("User request:").strip()
+    yield ToolUse([{"role": "user", "content": request}], tools, {"content": row.answer})
 
 
 def _unfounded_claims(remark: Remark, rng: random.Random) -> Iterator[Remark]:

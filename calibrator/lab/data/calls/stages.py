@@ -277,8 +277,8 @@ def in_words(value: Any, stage: Stage, is_weekday: bool) -> str:
 
 def request_of(stage: Stage, record: Json | None = None) -> str:
     """Return a user's request for the scene's change, about `record` or the scene's own one."""
-    told = {**(record or stage.record), **stage.spoken}
-    return stage.rng.choice(stage.write.asks).format(**told)
+    words = {**(record or stage.record), **stage.spoken}
+    return stage.rng.choice(stage.write.asks).format(**words)
 
 
 # --- tools and results --------------------------------------------------------------------------
@@ -357,19 +357,19 @@ def _list_records(stage: Stage, records: list[Json]) -> str:
     A JSON list, a JSON object with `count` and `items`, a JSON object by id, lines of `key:
     value`, or lines of values separated by bars.
     """
-    shown = [
+    items = [
         {id_name_of(stage): r["id"], **{k: v for k, v in r.items() if k != "id"}} for r in records
     ]
     form = stage.rng.randrange(5)
     if form == 0:
-        return json.dumps(shown, ensure_ascii=False)
+        return json.dumps(items, ensure_ascii=False)
     if form == 1:
-        return json.dumps({"count": len(shown), "items": shown}, ensure_ascii=False)
+        return json.dumps({"count": len(items), "items": items}, ensure_ascii=False)
     if form == 2:
         return json.dumps({r["id"]: {k: v for k, v in r.items() if k != "id"} for r in records})
     if form == 3:
-        return "\n".join(", ".join(f"{k}: {v}" for k, v in each.items()) for each in shown)
-    return "\n".join(" | ".join(map(str, each.values())) for each in shown)
+        return "\n".join(", ".join(f"{k}: {v}" for k, v in each.items()) for each in items)
+    return "\n".join(" | ".join(map(str, each.values())) for each in items)
 
 
 def look_up(stage: Stage, *, is_long: bool = True, is_wide: bool = False) -> None:
@@ -382,8 +382,8 @@ def look_up(stage: Stage, *, is_long: bool = True, is_wide: bool = False) -> Non
     rng, domain = stage.rng, stage.domain
     named = str(stage.record[rng.choice(domain.named_by)])
     same = [r for r in stage.records if named in map(str, r.values())]
-    shown = stage.records if is_wide or rng.random() < 0.6 else same
-    stage.call(domain.find[0], {"query": named}, _list_records(stage, shown))
+    records = stage.records if is_wide or rng.random() < 0.6 else same
+    stage.call(domain.find[0], {"query": named}, _list_records(stage, records))
     if is_long and rng.random() < 0.35:
         stage.call(
             domain.show[0],
@@ -394,10 +394,10 @@ def look_up(stage: Stage, *, is_long: bool = True, is_wide: bool = False) -> Non
 
 def _write_record(stage: Stage, record: Json) -> str:
     """Return one record as a tool's result: JSON, or in 30 % of the cases lines of `key: value`."""
-    shown = {id_name_of(stage): record["id"], **{k: v for k, v in record.items() if k != "id"}}
+    fields = {id_name_of(stage): record["id"], **{k: v for k, v in record.items() if k != "id"}}
     if stage.rng.random() < 0.7:
-        return json.dumps(shown, ensure_ascii=False)
-    return "\n".join(f"{k}: {v}" for k, v in shown.items())
+        return json.dumps(fields, ensure_ascii=False)
+    return "\n".join(f"{k}: {v}" for k, v in fields.items())
 
 
 # --- rules --------------------------------------------------------------------------------------
@@ -415,21 +415,21 @@ def add_rules(stage: Stage, twist: str) -> None:
     tool with 30 % each, and up to two about manners.
     """
     rng, write, today = stage.rng, stage.write, stage.today
-    told = {"record": stage.domain.record, "tool": spoken_name(write.name)}
+    words = {"record": stage.domain.record, "tool": spoken_name(write.name)}
     if write.state and (twist == "state" or rng.random() < 0.3):
         rule = rng.choice(_STATE_RULES)
         stage.rules.append(
-            rule.format(field=spoken_name(write.state[0]), value=write.state[1], **told)
+            rule.format(field=spoken_name(write.state[0]), value=write.state[1], **words)
         )
     if write.late and (twist == "late" or rng.random() < 0.3):
         rule = rng.choice(_LATE_RULES)
         stage.rules.append(
-            rule.format(field=spoken_name(write.late[0]), days=write.late[1], **told)
+            rule.format(field=spoken_name(write.late[0]), days=write.late[1], **words)
         )
     if write.most and (twist == "limit" or rng.random() < 0.3):
         rule = rng.choice(_MOST_RULES)
         stage.rules.append(
-            rule.format(name=spoken_name(write.most[0]), limit=write.most[1], **told)
+            rule.format(name=spoken_name(write.most[0]), limit=write.most[1], **words)
         )
     if twist == "confirm":
         stage.rules.append(rng.choice(_CONFIRM_RULES))

@@ -53,8 +53,8 @@ def _split_reason(reason: str) -> tuple[str, str]:
 
 def _copy_parts(used: ToolUse) -> tuple[list[Any], list[Any], Json]:
     """Return deep copies of the messages, the tools and the reply's message."""
-    given = copy.deepcopy((list(used.messages), list(used.tools), dict(used.message)))
-    return given[0], given[1], given[2]
+    parts = copy.deepcopy((list(used.messages), list(used.tools), dict(used.message)))
+    return parts[0], parts[1], parts[2]
 
 
 def _functions(message: Json) -> list[Json]:
@@ -87,7 +87,7 @@ def _append_sentence(messages: list[Any], sentence: str) -> bool:
     return False
 
 
-def _value_said(used: ToolUse, path: str) -> Iterator[ToolUse]:
+def _add_value(used: ToolUse, path: str) -> Iterator[ToolUse]:
     """Yield the reply once, after the user has said the value of the argument at `path`.
 
     `The order id is K17.` is appended to the user's last message. Yields nothing without such a
@@ -97,8 +97,8 @@ def _value_said(used: ToolUse, path: str) -> Iterator[ToolUse]:
     view = view_of(used)
     values = [v for c in view.calls for v in c.values if v.path.replace(" ", ".")[:60] == path]
     spoken = " ".join(name_words(path.rpartition(".")[2])) or "value"
-    told = ", ".join(dict.fromkeys(str(value.raw) for value in values))
-    if values and _append_sentence(messages, f"The {spoken} is {told}."):
+    raw_values = ", ".join(dict.fromkeys(str(value.raw) for value in values))
+    if values and _append_sentence(messages, f"The {spoken} is {raw_values}."):
         yield ToolUse(messages, tools, message)
 
 
@@ -156,12 +156,12 @@ def _looked_up(used: ToolUse, _: str) -> Iterator[ToolUse]:
     for tool in view_of(used).tools:
         if is_read(tool):
             messages, tools, message = _copy_parts(used)
-            held = [_arguments(function) for function in _functions(message)]
-            asked = {"name": tool, "arguments": "{}"}
-            call = {"id": "call_looked_up", "type": "function", "function": asked}
+            arguments = [_arguments(function) for function in _functions(message)]
+            lookup = {"name": tool, "arguments": "{}"}
+            call = {"id": "call_looked_up", "type": "function", "function": lookup}
             messages += [
                 {"role": "assistant", "content": None, "tool_calls": [call]},
-                {"role": "tool", "tool_call_id": call["id"], "content": json.dumps(held)},
+                {"role": "tool", "tool_call_id": call["id"], "content": json.dumps(arguments)},
             ]
             yield ToolUse(messages, tools, message)
 
@@ -203,23 +203,23 @@ def _schema(change: Callable[[Json, Json], None]) -> Callable[[ToolUse, str], It
     return edit_schema
 
 
-def _nothing_required(schema: Json, given: Json) -> None:
+def _nothing_required(schema: Json, arguments: Json) -> None:
     """Remove from the schema's `required`, in place, the arguments that the call does not have."""
-    schema["required"] = [name for name in schema.get("required") or [] if name in given]
+    schema["required"] = [name for name in schema.get("required") or [] if name in arguments]
 
 
-def _any_type(schema: Json, given: Json) -> None:
+def _any_type(schema: Json, arguments: Json) -> None:
     """Remove in place the `type` of each argument that the call has."""
-    for name in given:
-        if isinstance(held := (schema.get("properties") or {}).get(name), dict):
-            held.pop("type", None)
+    for name in arguments:
+        if isinstance(member := (schema.get("properties") or {}).get(name), dict):
+            member.pop("type", None)
 
 
-def _as_choice(schema: Json, given: Json) -> None:
+def _as_choice(schema: Json, arguments: Json) -> None:
     """Add the call's values in place to the schema's `enum` lists, also those of list items."""
-    for name, value in given.items():
-        held = (schema.get("properties") or {}).get(name)
-        for place in (held, held.get("items")) if isinstance(held, dict) else ():
+    for name, value in arguments.items():
+        member = (schema.get("properties") or {}).get(name)
+        for place in (member, member.get("items")) if isinstance(member, dict) else ():
             if isinstance(place, dict) and isinstance(place.get("enum"), list):
                 place["enum"] += value if isinstance(value, list) else [value]
 
@@ -263,7 +263,7 @@ def _dates_moved(used: ToolUse, _: str) -> Iterator[ToolUse]:
 
 
 _EDITS: dict[str, Callable[[ToolUse, str], Iterator[ToolUse]]] = {
-    "value not in conversation": _value_said,
+    "value not in conversation": _add_value,
     "placeholder": _placeholder_filled,
     "the same call has been made already": _without_earlier,
     "the same call has failed already": _without_earlier,

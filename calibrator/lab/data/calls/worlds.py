@@ -122,8 +122,8 @@ def _outcomes(stage: Stage, twist: str) -> Iterator[Outcome]:
     if twist == "first look":
         yield from _first_outcomes(stage)
         return
-    if twist == "extreme" and (asked := _request_extreme(stage)):
-        stage.say(asked)
+    if twist == "extreme" and (request := _request_extreme(stage)):
+        stage.say(request)
     elif twist == "correction":
         other = _sibling(stage)
         stage.say(request_of(stage, other))
@@ -264,9 +264,9 @@ def _question_outcomes(stage: Stage) -> Iterator[Outcome]:
     record, if it was searched for before, or else searches for its name.
     """
     fields = [f for f in stage.domain.fields if f not in stage.domain.named_by]
-    asked = stage.rng.choice(QUESTIONS)
+    template = stage.rng.choice(QUESTIONS)
     stage.say(
-        asked.format(
+        template.format(
             field=spoken_name(stage.rng.choice(fields)), who=stage.name_record(stage.record)
         )
     )
@@ -317,10 +317,10 @@ def _request_extreme(stage: Stage) -> str:
     spoken = {k: v for k, v in stage.spoken.items() if k != id_name_of(stage)}
     is_day = stage.domain.fields[name].startswith("date")
     most = ("latest" if is_high else "earliest") if is_day else ("highest" if is_high else "lowest")
-    told = ", ".join(f"{spoken_name(k)} {v}" for k, v in spoken.items())
+    values = ", ".join(f"{spoken_name(k)} {v}" for k, v in spoken.items())
     return (
         f"Of all {stage.domain.record}s take the one with the {most} {spoken_name(name)}: "
-        f"{spoken_name(stage.write.name)}{', ' + told if told else ''}."
+        f"{spoken_name(stage.write.name)}{', ' + values if values else ''}."
     )
 
 

@@ -266,8 +266,8 @@ def _make_claim(talk: Talk, label: str, rng: random.Random) -> tuple[str, str]:
     if corrected and rng.random() < 0.5:
         slot = rng.choice(corrected)
     if rng.random() < 0.12 and label != "neutral":
-        asked = rng.choice(talk.absent) if label == "entail" else slot
-        question = f"What is {talk.form['slots'][asked]['label']}?"
+        unnamed = rng.choice(talk.absent) if label == "entail" else slot
+        question = f"What is {talk.form['slots'][unnamed]['label']}?"
         return question, rng.choice(
             ("They did not tell.", "I can't tell, it was not said.", "I can't tell from this text.")
         )
@@ -317,14 +317,14 @@ def _notes_rows(rng: random.Random, group: str) -> Iterator[Row]:
         MeetingTask(rng.choice(people[:4]), what, until)
         for what, until in zip(whats, dates, strict=True)
     ]
-    shown, hidden = tasks[: rng.randint(2, 4)], tasks[4:]
+    listed, hidden = tasks[: rng.randint(2, 4)], tasks[4:]
     proposals = rng.sample(spec["proposals"], 3)
     accepted = {proposal: rng.random() < 0.5 for proposal in proposals}
-    premise = _notes_text(shown, proposals[:2], accepted, people, rng)
+    premise = _notes_text(listed, proposals[:2], accepted, people, rng)
     for label in ("entail", "contradict", "neutral"):
         for _ in range(3):
             text = (
-                _task_claim(shown, hidden, label, rng)
+                _task_claim(listed, hidden, label, rng)
                 if rng.random() < 0.65
                 else _decision(proposals, accepted, label, rng)
             )
@@ -367,19 +367,19 @@ def _notes_text(
 
 
 def _task_claim(
-    shown: list[MeetingTask], hidden: list[MeetingTask], label: str, rng: random.Random
+    listed: list[MeetingTask], hidden: list[MeetingTask], label: str, rng: random.Random
 ) -> str:
     """Return a sentence about a listed task, an unlisted one (`neutral`), or a changed one.
 
     For `contradict` a listed task's owner or date is replaced by another task's.
     """
-    task = rng.choice(shown)
+    task = rng.choice(listed)
     if label == "entail":
         return task.sentence(rng)
     if label == "neutral":
         return rng.choice(hidden).sentence(rng)
-    owners = [other.owner for other in (*shown, *hidden) if other.owner != task.owner]
-    dates = [other.until for other in (*shown, *hidden) if other.until != task.until]
+    owners = [other.owner for other in (*listed, *hidden) if other.owner != task.owner]
+    dates = [other.until for other in (*listed, *hidden) if other.until != task.until]
     if owners and rng.random() < 0.5:
         return MeetingTask(rng.choice(owners), task.what, task.until).sentence(rng)
     return MeetingTask(task.owner, task.what, rng.choice(dates)).sentence(rng)

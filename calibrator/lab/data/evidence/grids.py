@@ -111,7 +111,7 @@ def random_table(rng: random.Random) -> tuple[SyntheticTable, SyntheticTable, Sy
     count = rng.randint(3, 8)
     heads = list(spec["columns"])
     rng.shuffle(heads)
-    shown = heads[: rng.randint(2, len(heads) - 1)]
+    columns = heads[: rng.randint(2, len(heads) - 1)]
     cells: dict[tuple[str, str], Cell] = {}
     for head in heads:
         column = spec["columns"][head]
@@ -120,9 +120,9 @@ def random_table(rng: random.Random) -> tuple[SyntheticTable, SyntheticTable, Sy
         for name in names:
             cells[name, head] = rng.choice(pool) if pool else draw_amount(column["range"], rng)
     style = Style.draw(rng)
-    table = SyntheticTable(spec, names[:count], shown, cells, style)
-    other_columns = SyntheticTable(spec, names[:count], heads[len(shown) :], cells, style)
-    other_rows = SyntheticTable(spec, names[count:], shown, cells, style)
+    table = SyntheticTable(spec, names[:count], columns, cells, style)
+    other_columns = SyntheticTable(spec, names[:count], heads[len(columns) :], cells, style)
+    other_rows = SyntheticTable(spec, names[count:], columns, cells, style)
     return table, other_columns, other_rows
 
 

@@ -37,7 +37,7 @@ class Story:
 
     spec: dict[str, Any]
     values: dict[str, FactValue]
-    shown: list[dict[str, Any]]
+    facts: list[dict[str, Any]]
     left_out: list[dict[str, Any]]
     style: Style
     detail: tuple[str, str] = ("", "")  # a sentence of the text and a detail at its end
@@ -77,8 +77,8 @@ def random_story(rng: random.Random, kind: str, taken: set[str]) -> Story:
     first, later = facts[0], facts[1:]
     rng.shuffle(later)
     count = rng.randint(2, len(later) - 1)
-    shown = [first, *sorted(later[:count], key=facts.index)]
-    return Story(spec, values, shown, later[count:], Style.draw(rng))
+    in_context = [first, *sorted(later[:count], key=facts.index)]
+    return Story(spec, values, in_context, later[count:], Style.draw(rng))
 
 
 def _value(
@@ -125,7 +125,7 @@ def story_text(story: Story, rng: random.Random) -> str:
     In 40 % of the cases one sentence gets a detail at its end, which is noted in
     `story.detail`, in place.
     """
-    sentences = [story.say(rng.choice(fact["text"]), rng) for fact in story.shown]
+    sentences = [story.say(rng.choice(fact["text"]), rng) for fact in story.facts]
     if rng.random() < 0.4:
         at = rng.randrange(len(sentences))
         if sentences[at].endswith("."):
@@ -228,7 +228,7 @@ def state_order(story: Story, right: bool, rng: random.Random) -> Answer | None:
 
     None if fewer than two shown facts have dates, or the drawn two have the same.
     """
-    dated = [fact for fact in story.shown if "when" in fact]
+    dated = [fact for fact in story.facts if "when" in fact]
     if len(dated) < 2:
         return None
     one, other = rng.sample(dated, 2)
@@ -256,7 +256,7 @@ def state_relation(story: Story, right: bool, rng: random.Random) -> Answer | No
     pairs = []
     for pair in story.spec.get("pairs", []):
         forms = pair.split("|")
-        if any(slots_of(forms[0]) <= slots_of(" ".join(fact["text"])) for fact in story.shown):
+        if any(slots_of(forms[0]) <= slots_of(" ".join(fact["text"])) for fact in story.facts):
             pairs.append(forms)
     if not pairs:
         return None
@@ -325,12 +325,12 @@ Maker = Callable[[Story, list[FactValue], random.Random], Answer | None]
 
 def right_claim(story: Story, _near: list[FactValue], rng: random.Random) -> Answer:
     """Return (question, reply) with a claim that the text makes."""
-    return claim(story, rng.choice(story.shown), rng)
+    return claim(story, rng.choice(story.facts), rng)
 
 
 def right_twice(story: Story, _near: list[FactValue], rng: random.Random) -> Answer:
     """Return (question, reply) with two claims that the text makes."""
-    texts = [_sentence(story, fact, rng) for fact in rng.sample(story.shown, 2)]
+    texts = [_sentence(story, fact, rng) for fact in rng.sample(story.facts, 2)]
     return "What does the text say?", " ".join(texts)
 
 
@@ -354,7 +354,7 @@ def unknown_right(story: Story, _near: list[FactValue], rng: random.Random) -> A
 
 def wrong_claim(story: Story, near: list[FactValue], rng: random.Random) -> Answer | None:
     """Return (question, reply) with a claim that contradicts the text; None if none can be made."""
-    for fact in rng.sample(story.shown, len(story.shown)):
+    for fact in rng.sample(story.facts, len(story.facts)):
         found = false_claim(story, fact, near, rng)
         if found is not None:
             return found
@@ -369,7 +369,7 @@ def wrong_beside_right(story: Story, near: list[FactValue], rng: random.Random) 
     found = wrong_claim(story, near, rng)
     if found is None or len(found[1].split()) < 5:
         return None
-    texts = [found[1], _sentence(story, rng.choice(story.shown), rng)]
+    texts = [found[1], _sentence(story, rng.choice(story.facts), rng)]
     rng.shuffle(texts)
     return "What does the text say?", " ".join(texts)
 
@@ -384,7 +384,7 @@ def unknown_wrong(story: Story, _near: list[FactValue], rng: random.Random) -> A
 
     None if no question is known about its facts.
     """
-    return _answer_unknown(story, story.shown, rng)
+    return _answer_unknown(story, story.facts, rng)
 
 
 def absent_claim(story: Story, _near: list[FactValue], rng: random.Random) -> Answer:
@@ -394,7 +394,7 @@ def absent_claim(story: Story, _near: list[FactValue], rng: random.Random) -> An
 
 def absent_beside_right(story: Story, _near: list[FactValue], rng: random.Random) -> Answer:
     """Return (question, reply) with a claim of the text and one that it does not make."""
-    facts = [rng.choice(story.shown), rng.choice(story.left_out)]
+    facts = [rng.choice(story.facts), rng.choice(story.left_out)]
     rng.shuffle(facts)
     return "What does the text say?", " ".join(_sentence(story, fact, rng) for fact in facts)
 
@@ -403,7 +403,7 @@ def added_detail(story: Story, _near: list[FactValue], rng: random.Random) -> An
     """Return (question, reply) with a sentence of the text and a detail that is not in it."""
     sentence, stated = story.detail
     if not sentence or rng.random() < 0.5:
-        sentence = _sentence(story, rng.choice(story.shown), rng)[:-1]
+        sentence = _sentence(story, rng.choice(story.facts), rng)[:-1]
     details = [detail for detail in data("edits")["details"] if detail != stated]
     return "What does the text say?", f"{sentence} {rng.choice(details)}."
 

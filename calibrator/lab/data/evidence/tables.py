@@ -158,9 +158,9 @@ def comparison(table: SyntheticTable, right: bool, rng: random.Random) -> Statem
     if unit not in ("year", "time"):
         gap = abs(round(first - second, 2))
         truth = "higher" if first > second else "lower"
-        shown = gap if right else round(gap * rng.choice((2, 0.5)) + 1, 0)
-        if shown != gap or right:
-            by = table.write_cell(head, shown, rng)
+        difference = gap if right else round(gap * rng.choice((2, 0.5)) + 1, 0)
+        if difference != gap or right:
+            by = table.write_cell(head, difference, rng)
             forms.append(f"The {noun} of $e is {by} {truth} than that of $f.")
     question = f"How do {one} and {other} compare in {noun}?"
     return Statement(question, fill(rng.choice(forms), {"e": one, "f": other}))
@@ -190,13 +190,13 @@ def count(table: SyntheticTable, right: bool, rng: random.Random) -> Statement |
         condition = f'"{word}" as {noun}'
     else:
         return None
-    shown = true if right else rng.choice([n for n in range(len(table.names) + 1) if n != true])
+    number = true if right else rng.choice([n for n in range(len(table.names) + 1) if n != true])
     question = f"How many {rows} have {condition}?"
-    verb, noun = ("has", table.spec["row"]) if shown == 1 else ("have", rows)
+    verb, noun = ("has", table.spec["row"]) if number == 1 else ("have", rows)
     text = rng.choice(
         (
-            f"{_write_count(shown, rng)} {noun} {verb} {condition}.",
-            f"The number of {rows} with {condition} is {shown}.",
+            f"{_write_count(number, rng)} {noun} {verb} {condition}.",
+            f"The number of {rows} with {condition} is {number}.",
         )
     )
     return Statement(question, capital(text))
@@ -228,8 +228,8 @@ def total(table: SyntheticTable, right: bool, rng: random.Random) -> Statement |
         true * 2,
         true + table.column(head)["range"][2] * rng.randint(1, 9),
     ]
-    shown = true if right else rng.choice([value for value in wrong if value != true])
-    by = table.write_cell(head, shown, rng)
+    amount = true if right else rng.choice([value for value in wrong if value != true])
+    by = table.write_cell(head, amount, rng)
     who = "all rows" if names is table.names else f"{names[0]} and {names[1]}"
     text = rng.choice(
         (
@@ -255,9 +255,9 @@ def membership(table: SyntheticTable, right: bool, rng: random.Random) -> Statem
     others = [name for name in table.names if name not in names]
     if not others:
         return None
-    shown = names if right else [*names[:-1], rng.choice(others)]
-    verb = "has" if len(shown) == 1 else "have"
-    listed = " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+    chosen = names if right else [*names[:-1], rng.choice(others)]
+    verb = "has" if len(chosen) == 1 else "have"
+    listed = " and ".join([", ".join(chosen[:-1]), chosen[-1]] if len(chosen) > 1 else chosen)
     return Statement(f'Who or what has "{word}" as {noun}?', f'{listed} {verb} "{word}" as {noun}.')
 
 
@@ -344,6 +344,6 @@ def rows(rng: random.Random, group: str) -> Iterator[Row]:
         }
 
 
-def _answer_unknown(asked: Statement | None, rng: random.Random) -> Statement | None:
+def _answer_unknown(statement: Statement | None, rng: random.Random) -> Statement | None:
     """Return the statement's question with an answer that no such data is there; None for None."""
-    return Statement(asked.question, rng.choice(UNKNOWN)) if asked else None
+    return Statement(statement.question, rng.choice(UNKNOWN)) if statement else None

@@ -1,3 +1,3 @@
-"""Grading of a reply by the right answer: exact, options, numbers, formulas, words, or a rubric."""
+"""Grading of a reply by the right answer: exact, options, numbers, formulas, or words."""
 
-__all__ = ["graders", "rubric"]
+__all__ = ["graders"]

@@ -97,8 +97,8 @@ def stated_answer(reply: str) -> str | None:
     for pattern in (_LINE, _FIELD, _SENTENCE):
         found = list(pattern.finditer(end))
         if found:
-            said = next(group for group in found[-1].groups() if group is not None)
-            return said.strip().strip("*_`").strip() or None
+            stated = next(group for group in found[-1].groups() if group is not None)
+            return stated.strip().strip("*_`").strip() or None
     return None
 
 
@@ -196,8 +196,8 @@ def _is_letter(answer: str, gold: str) -> bool:
 
 def _is_claim(answer: str, gold: str) -> bool:
     """Return whether both mean the same: yes, true and 1, or no, false and 0."""
-    said, right = _CLAIMS.get(answer), _CLAIMS.get(normalize_words(gold))
-    return right is not None and said == right
+    value, right = _CLAIMS.get(answer), _CLAIMS.get(normalize_words(gold))
+    return right is not None and value == right
 
 
 def _is_number(answer: str, gold: str) -> bool:
@@ -242,15 +242,15 @@ def _is_fuzzy(answer: str, gold: str) -> bool:
     All numbers of `gold` have to be in the answer. If `gold` has no words the texts must be
     equal.
     """
-    said, right = normalize_words(answer).split(), normalize_words(gold).split()
-    if not right:
+    words, gold_words = normalize_words(answer).split(), normalize_words(gold).split()
+    if not gold_words:
         return answer.strip() == gold.strip()
-    if {word for word in right if word[0].isdigit()} - set(said):
+    if {word for word in gold_words if word[0].isdigit()} - set(words):
         return False
-    if f" {' '.join(right)} " in f" {' '.join(said)} ":
+    if f" {' '.join(gold_words)} " in f" {' '.join(words)} ":
         return True
-    both = sum((Counter(said) & Counter(right)).values())
-    return 2 * both / (len(said) + len(right)) >= SAME_WORDS
+    both = sum((Counter(words) & Counter(gold_words)).values())
+    return 2 * both / (len(words) + len(gold_words)) >= SAME_WORDS
 
 
 _ANSWERS: Final[dict[str, Callable[[str, str | None], str | None]]] = {

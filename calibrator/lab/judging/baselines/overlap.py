@@ -36,8 +36,8 @@ def text_before(item: Item) -> str:
 
     Where no message has text it is the item's question.
     """
-    said = [_text(message) for message in item.messages]
-    return "\n".join(text for text in said if text) or item.question
+    texts = [_text(message) for message in item.messages]
+    return "\n".join(text for text in texts if text) or item.question
 
 
 def _text(message: Any) -> str:

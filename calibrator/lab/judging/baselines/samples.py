@@ -6,28 +6,95 @@
 - agreement with replies to changed prompts (SPUQ, Gao et al. 2024), and the frequency score of
   LofreeCP (Su et al. 2024), both as published (I13).
 
-Higher values are more certain in all of them. `entailment.py` has the `entailment` functions.
+Higher values are more certain in all of them. Replies are compared by an `Entailment`: a model's,
+or the lexical one here, which knows words, numbers and negations. That one works offline, in place
+of DeBERTa-large-MNLI (paper I10), and is meant for short answers.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final, Protocol
 
 import numpy as np
 
-from calibrator.lab.judging.baselines.entailment import (
-    CONTRADICTION,
-    ENTAILMENT,
-    Entailment,
-    lexical_entailment,
-    normalize_text,
-)
 from calibrator.metrics.metrics import Floats, Ints
 
+ENTAILMENT, NEUTRAL, CONTRADICTION = 0, 1, 2
+
+_WORD = re.compile(r"[^\W\d_]+(?:'\w+)?|\d+(?:[.,]\d+)*")
+_NEGATION = frozenset(("not", "no", "never", "none", "cannot", "neither", "nor", "without"))
+_EMPTY: Final = frozenset(
+    (
+        *("a", "an", "the", "is", "are", "was", "were", "be", "it", "its", "this", "that", "of"),
+        *("to", "in", "on", "at", "and", "so", "answer", "final", "therefore", "thus", "i"),
+    )
+)
+
 ENTROPY_WEIGHT, SIMILARITY_WEIGHT = 0.5, 0.5  # weights of LofreeCP's two penalties
+
+
+class Entailment(Protocol):
+    """A function from n pairs (premise, hypothesis) to an (n, 3) array of probabilities.
+
+    The columns are P(entailment), P(neutral) and P(contradiction).
+    """
+
+    def __call__(self, pairs: Sequence[tuple[str, str]]) -> Floats: ...
+
+
+def normalize_text(text: str) -> str:
+    """Return a text's words and numbers in lower case, joined by spaces, without fillers (I09).
+
+    Fillers are such as `the`, `is` or `answer`; commas are removed from numbers. `The answer is
+    1,200.` becomes `1200`.
+    """
+    words = [word for word in _words(text) if word not in _EMPTY]
+    return " ".join(words)
+
+
+def _words(text: str) -> list[str]:
+    """Return the words and numbers of a text in lower case, in order, without commas in numbers."""
+    return [word.replace(",", "") for word in _WORD.findall(text.lower())]
+
+
+def lexical_entailment(pairs: Sequence[tuple[str, str]]) -> Floats:
+    """Return P(entailment, neutral, contradiction) of each pair from shared words, (n, 3).
+
+    P(entailment) is the share of the hypothesis' words that the premise has. A pair is a
+    contradiction where the numbers differ or only one side has a negation.
+    """
+    return np.array([_lexical(premise, hypothesis) for premise, hypothesis in pairs]).reshape(-1, 3)
+
+
+def _lexical(premise: str, hypothesis: str) -> tuple[float, float, float]:
+    """Return P(entailment), P(neutral), P(contradiction) of two texts from their normalized words.
+
+    With the share of the hypothesis' words that the premise has, they are (share, 1 - share, 0),
+    and for a contradiction (0, (1 - share) / 2, (1 + share) / 2). It is one where a single side has
+    a negation, or both have numbers and the premise lacks one of the hypothesis. An empty
+    hypothesis is entailed by an empty premise and neutral to others.
+    """
+    premise_words, hypothesis_words = (
+        normalize_text(text).split() for text in (premise, hypothesis)
+    )
+    if not hypothesis_words:
+        return (1.0, 0.0, 0.0) if not premise_words else (0.0, 1.0, 0.0)
+    share = sum(word in premise_words for word in hypothesis_words) / len(hypothesis_words)
+    numbers = [
+        {word for word in words if word[0].isdigit()} for words in (premise_words, hypothesis_words)
+    ]
+    negated = [
+        bool(_NEGATION & set(words)) or any(word.endswith("n't") for word in words)
+        for words in (premise_words, hypothesis_words)
+    ]
+    if negated[0] != negated[1] or (all(numbers) and not numbers[1] <= numbers[0]):
+        return 0.0, (1 - share) / 2, (1 + share) / 2
+    return share, 1 - share, 0.0
 
 
 @dataclass

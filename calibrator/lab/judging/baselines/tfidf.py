@@ -45,8 +45,8 @@ def names(row: Row, tags: Tags) -> list[str]:
     names are left out.
     """
     item = row.item(tags)
-    told = {"model": item.source_model, "benchmark": item.benchmark}
-    return [f"{kind}={name.lower()}" for kind, name in told.items() if name]
+    by_kind = {"model": item.source_model, "benchmark": item.benchmark}
+    return [f"{kind}={name.lower()}" for kind, name in by_kind.items() if name]
 
 
 class WordPairCounts:
@@ -94,8 +94,8 @@ class WordPairCounts:
         weights = TfidfTransformer(sublinear_tf=True)
         model = LogisticRegression(C=INVERSE_PENALTY, solver="liblinear", max_iter=300)
         model.fit(weights.fit_transform(features), self.labels[train])
-        told = weights.transform(hstack([unseen[:, kept], columns(test)]).tocsr())
-        return np.asarray(model.predict_proba(told)[:, 1])
+        judged = weights.transform(hstack([unseen[:, kept], columns(test)]).tocsr())
+        return np.asarray(model.predict_proba(judged)[:, 1])
 
     def _names(self, train: Ints, tags: Tags) -> Callable[[Ints], Any]:
         """Return a function from row numbers to a sparse array (rows, names) of ones.

@@ -111,8 +111,8 @@ class Advice:
         Beside the fields it has `is_chance`, and each trial has `is_better`.
         """
         trials = {name: each.as_dict() for name, each in self.trials.items()}
-        its = {**asdict(self), "trials": trials, "is_chance": self.is_chance}
-        values: dict[str, Any] = _without_nan(its)
+        fields = {**asdict(self), "trials": trials, "is_chance": self.is_chance}
+        values: dict[str, Any] = _without_nan(fields)
         return values
 
 
@@ -258,8 +258,8 @@ def _decide(
         reach = ranking.auroc.value - min(ranking.bar, NEAR_CHANCE)
         missing = max(_missing_labels(count, ranking.auroc, reach), TO_TUNE - count)
         if is_chance:
-            shown = f"it cannot rank these replies, as far as {count:,} labels show: {ranking}"
-            return "collect", shown, missing
+            why_chance = f"it cannot rank these replies, as far as {count:,} labels show: {ranking}"
+            return "collect", why_chance, missing
         return _recalibrate_or_collect(
             mending, f"whether it ranks nobody can tell yet ({ranking})", missing
         )

@@ -87,11 +87,11 @@ def draw_others(
         if row.others and not is_stronger and model is None:
             found.append(DrawnReply(at, row.item("served")))
         elif len(others) >= count:
-            given = tuple(
+            chosen = tuple(
                 OtherReply(each.answer, each.model, each.tool_use)
                 for each in rng.sample(others, count)
             )
-            found.append(DrawnReply(at, replace(row.item("served"), others=given)))
+            found.append(DrawnReply(at, replace(row.item("served"), others=chosen)))
     return found
 
 

@@ -324,9 +324,9 @@ def _comparison(values: dict[str, Any]) -> MethodComparison:
     Raises KeyError or TypeError for other values.
     """
     pooled = values["pooled"]
-    given: dict[str, Any] = {
+    fields: dict[str, Any] = {
         **values,
         **{name: Interval(**values[name]) for name in ("clustered", "mean", "within")},
         "pooled": PairedTest(**{**pooled, "difference": Interval(**pooled["difference"])}),
     }
-    return MethodComparison(**given)
+    return MethodComparison(**fields)

@@ -73,13 +73,13 @@ class OpinionAdvice:
     bands: tuple[BandEffect, ...]
     band: BandEffect | None
 
-    def gain(self, asked: BandEffect) -> float:
+    def gain(self, effect: BandEffect) -> float:
         """Return the share of the whole gain in kept replies that asking in this band has.
 
         The whole gain is that of asking about all. It is 0 where that is not above 0.
         """
         whole = self.everybody.kept - self.nobody.kept
-        return (asked.kept - self.nobody.kept) / whole if whole > 0 else 0.0
+        return (effect.kept - self.nobody.kept) / whole if whole > 0 else 0.0
 
     def as_dict(self) -> dict[str, Any]:
         """Return the advice as nested dicts; `band` is None where none is advised."""
@@ -114,8 +114,8 @@ def advise_opinion(
             "wrong ones"
         )
     own = [alone[each.at] for each in drawn]
-    told = calibrator.with_others([each.item for each in drawn], own)
-    figures = _Figures(labels, confidences_of(own), confidences_of(told), max_error)
+    together = calibrator.with_others([each.item for each in drawn], own)
+    figures = _Figures(labels, confidences_of(own), confidences_of(together), max_error)
     questions = [row.question_id for row in judged]
     is_chosen_on = np.array([_is_chosen_half(each) for each in questions])
     return _advice(
@@ -144,13 +144,13 @@ class _Figures:
         Those get their confidence with other replies, the rest keep the one without.
         """
         is_asked = (self.alone >= low) & (self.alone < high)
-        told = np.where(is_asked, self.together, self.alone)
+        confidences = np.where(is_asked, self.together, self.alone)
         return BandEffect(
             low,
             high,
             float(is_asked.mean()),
-            auroc(self.labels, told),
-            coverage_at(self.labels, told, 1 - self.max_error),
+            auroc(self.labels, confidences),
+            coverage_at(self.labels, confidences, 1 - self.max_error),
         )
 
 

@@ -80,8 +80,8 @@ def study_fields(
     wrong = score_items(scorer, [each.wrong.item("served") for each in altered], progress)
     right = score_items(scorer, [each.right.item("served") for each in altered], progress)
     found = [
-        (each, told.fields, bool(before.fields))
-        for each, told, before in zip(altered, wrong, right, strict=True)
+        (each, score.fields, bool(before.fields))
+        for each, score, before in zip(altered, wrong, right, strict=True)
     ]
     kinds = sorted({each.kind for each in altered})
     entries = [_figures(kind, [f for f in found if f[0].kind == kind]) for kind in kinds]
@@ -131,10 +131,10 @@ def _arguments(row: Row) -> dict[str, Any]:
     if not isinstance(calls, list) or len(calls) != 1:
         return {}
     try:
-        given = json.loads(calls[0]["function"]["arguments"])
+        arguments = json.loads(calls[0]["function"]["arguments"])
     except (KeyError, TypeError, ValueError):
         return {}
-    return given if isinstance(given, dict) else {}
+    return arguments if isinstance(arguments, dict) else {}
 
 
 def _figures(

@@ -97,15 +97,15 @@ def study_reasons(
         kind: [_edit_reply(*each, siblings) for each in drawn]
         for kind, drawn in _draw_evenly(members, most).items()
     }
-    flat = [item for told in chosen.values() for each in told for item in each.edited]
+    flat = [item for edits in chosen.values() for each in edits for item in each.edited]
     after = iter(score_items(scorer, flat))
     rises = {
         kind: [
             float(np.mean([next(after).confidence for _ in each.edited])) - each.confidence
-            for each in told
+            for each in edits
             if each.edited
         ]
-        for kind, told in chosen.items()
+        for kind, edits in chosen.items()
     }
     rights = {kind: [row.correct == 1 for row, _, _ in all_] for kind, all_ in members.items()}
     entries = [_figures(kind, len(chosen[kind]), rises[kind], rights[kind]) for kind in chosen]
@@ -137,11 +137,11 @@ def _draw_evenly(
 
 
 def _figures(
-    reason: str, told: int, rises: Sequence[float], right: Sequence[bool]
+    reason: str, count: int, rises: Sequence[float], right: Sequence[bool]
 ) -> ReasonFigures:
     """Return how often and how far the confidence rose when a reason's cause was removed.
 
-    `told` is the number of chosen replies, `rises` has the change for each that could be edited,
+    `count` is the number of chosen replies, `rises` has the change for each that could be edited,
     and `right` whether each reply with the reason is right. Means of nothing are nan.
     """
 
@@ -150,7 +150,7 @@ def _figures(
         return float(np.mean(values)) if len(values) else float("nan")
 
     share = mean([rise > MOVED for rise in rises])
-    return ReasonFigures(reason, told, len(rises), share, mean(rises), mean(right))
+    return ReasonFigures(reason, count, len(rises), share, mean(rises), mean(right))
 
 
 def _edit_reply(

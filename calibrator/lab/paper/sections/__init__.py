@@ -1,9 +1,8 @@
 """The functions that make the report's tables, by subject."""
 
 __all__ = [
-    "asked",
     "comparisons",
-    "failures",
+    "elicited",
     "groups",
     "reading",
     "recalibration",

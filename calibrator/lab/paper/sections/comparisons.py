@@ -141,9 +141,9 @@ def stated_table(scored: ScoredRows) -> TableContent:
     caption = f"ROC curves: {'; '.join(names)}."
     made.drawings.append(Drawing("U03", roc_curves(drawn), caption, names))
     as_replied = with_stated_confidence(scored.rows)
-    shown = sum(a.answer != b.answer for a, b in zip(stated.rows, as_replied, strict=True))
+    count = sum(a.answer != b.answer for a, b in zip(stated.rows, as_replied, strict=True))
     made.note = (
-        f"{shown:,} of {len(stated.rows):,} replies had the stated confidence in their text; the "
+        f"{count:,} of {len(stated.rows):,} replies had the stated confidence in their text; the "
         "calibrator was shown them without it."
     )
     return made

@@ -139,13 +139,13 @@ def stated_beside_table(scored: ScoredRows) -> TableContent:
     stated = scored.stated_rows
     fitted, judged = stated.halves
     y, p = stated.labels, stated.confidence()
-    said = np.array([row.verbalized_confidence or 0.0 for row in stated.rows])
+    stated_numbers = np.array([row.verbalized_confidence or 0.0 for row in stated.rows])
     made = TableContent(_CURVES)
     _add_curve(made, "as it is", "N06", y[judged], p[judged])
     ones = np.ones(len(y))
     for label, columns in (
         ("Platt", (logit(p), ones)),
-        ("Platt with the stated confidence", (logit(p), said, ones)),
+        ("Platt with the stated confidence", (logit(p), stated_numbers, ones)),
     ):
         features = np.stack(columns, axis=1)
         start = np.zeros(features.shape[1])

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from calibrator.errors import JudgingError
 from calibrator.lab.judging.baselines.fitted import length_baseline, with_stated_confidence
-from calibrator.lab.judging.baselines.halves import halves
 from calibrator.lab.judging.baselines.stated import without_stated
 from calibrator.metrics.intervals import RESAMPLES, Interval, auroc_interval
 from calibrator.metrics.metrics import Floats, Ints
@@ -27,6 +27,7 @@ from calibrator.rows.rows import Row, Tags, labels_of, question_numbers
 from calibrator.rows.scores import score_items, score_rows
 from calibrator.scorer import Item, Scorer
 
+SEED = 20_261_125  # of the halves
 FEWEST = 100  # rows that a group needs for its own line
 
 
@@ -174,3 +175,23 @@ class ScoredRows:
             if len(at) >= FEWEST and len({self.rows[i].correct for i in at}) == 2
         ]
         return sorted(large, key=lambda each: (-len(each[1]), each[0]))
+
+
+def halves(correct: ArrayLike, questions: ArrayLike, seed: int = SEED) -> tuple[Ints, Ints]:
+    """Return the positions of the rows to fit post-hoc baselines on and of those to judge (I17).
+
+    Both lists ascend. `correct` (n,) are labels 0 or 1, `questions` (n,) comparable values; rows of
+    one question are in one half (D04, D09). The result depends only on the arguments. Questions are
+    dealt out in the order of their size and their share of right replies, with ties broken at
+    random, so that both halves have nearly the same number of rows and of right rows.
+    """
+    y = np.asarray(correct, dtype=np.float64)
+    _, group = np.unique(np.asarray(questions), return_inverse=True)
+    size = np.bincount(group)
+    share = np.bincount(group, weights=y) / size
+    chance = np.random.default_rng(seed).random(len(size))
+    order = np.lexsort((chance, share, size))
+    is_fitted = np.empty(len(size), dtype=bool)
+    # The pattern a, b, b, a keeps one half from getting the larger question of each pair.
+    is_fitted[order] = np.isin(np.arange(len(size)) % 4, (0, 3))
+    return np.flatnonzero(is_fitted[group]), np.flatnonzero(~is_fitted[group])

@@ -1,3 +1,3 @@
 """Studies that train calibrators, or fit a part of one."""
 
-__all__ = ["beside_shipped", "calls_study", "faults_study", "opinion_leave_out", "opinion_study"]
+__all__ = ["beside_shipped", "calls_study", "faults_study", "opinion_study"]

@@ -55,8 +55,9 @@ def beside_shipped(
         "some of them):"
     )
     for name, found in (("this one", new), ("the shipped one", shipped)):
-        its = found[: len(labels)]
-        yield f"  {name:15}  AUROC {auroc(labels, its):.3f}, ECE {ece(labels, its):.3f}"
+        confidences = found[: len(labels)]
+        ranking, calibration = auroc(labels, confidences), ece(labels, confidences)
+        yield f"  {name:15}  AUROC {ranking:.3f}, ECE {calibration:.3f}"
 
 
 def _held_out(config: TrainConfig) -> list[Row]:

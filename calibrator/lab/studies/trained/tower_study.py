@@ -138,14 +138,14 @@ class TowerStudy:
         self.vectors = piece_vectors(base_folder()) if forest else None
         self.words = WordPairCounts(rows) if floor else None
         self.labels = np.array([row.correct or 0 for row in rows], dtype=np.float32)
-        asked = [row.question_id for row in without_copies(rows)]
-        self.share = np.array([share_of(id) for id in asked])
+        question_ids = [row.question_id for row in without_copies(rows)]
+        self.share = np.array([share_of(id) for id in question_ids])
         if judged:
             self.share = np.repeat([1.0, 0.0], [fitted, len(judged)])
         self.models = np.array([(row.model or "").lower() for row in rows])
         self.benchmarks = np.array([row.benchmark or "" for row in rows])
         self.benchmark_numbers = np.unique(self.benchmarks, return_inverse=True)[1]
-        self.questions = np.unique(asked, return_inverse=True)[1]
+        self.questions = np.unique(question_ids, return_inverse=True)[1]
 
     def all_at_once(self, config: TowerConfig, leave_out: bool) -> None:
         """Judge towers on known questions, and on what `leave_out` leaves out of their training.
@@ -168,8 +168,8 @@ class TowerStudy:
         groups = {name: group for name, group in groups.items() if group[0].any()}
         for method, scores in self.methods(config).items():
             found = scores(~held & known, list(groups.values()))
-            for (name, (mask, _)), given in zip(groups.items(), found, strict=True):
-                self.tell(name + method, np.flatnonzero(mask), given)
+            for (name, (mask, _)), logits in zip(groups.items(), found, strict=True):
+                self.print_line(name + method, np.flatnonzero(mask), logits)
 
     def each_alone(self, config: TowerConfig, kind: Kind) -> None:
         """Leave out each maker's models, or each benchmark, alone, and print each result.
@@ -181,25 +181,29 @@ class TowerStudy:
             makers = np.array([family(name) or "" for name in self.models])
             judged = self.share < HELD_SHARE
             of = {name: makers == name for name in MAKERS}
-            of = {name: its for name, its in of.items() if (its & judged).sum() >= MIN_JUDGED}
+            of = {
+                name: of_maker
+                for name, of_maker in of.items()
+                if (of_maker & judged).sum() >= MIN_JUDGED
+            }
         else:
             of = {name: self.benchmarks == name for name in BENCHMARKS}
             judged = self.share < LEFT_OUT_SHARE
         methods = self.methods(config)
         at: list[NDArray[np.int64]] = []
-        given: dict[str, list[Scores]] = {method: [] for method in methods}
+        logits: dict[str, list[Scores]] = {method: [] for method in methods}
         for name, left_out in of.items():
             mask, chosen = left_out & judged, (self.share >= HELD_SHARE) & ~left_out
             if not mask.any():
                 continue
             at.append(np.flatnonzero(mask))
             for method, scores in methods.items():
-                given[method] += scores(chosen, [(mask, True)])
-                self.tell(name + method, at[-1], given[method][-1])
+                logits[method] += scores(chosen, [(mask, True)])
+                self.print_line(name + method, at[-1], logits[method][-1])
         if not at:
             raise typer.BadParameter(f"there are no {kind} to leave out and judge")
-        for method, found in given.items():
-            self.tell(f"all {kind}{method}", np.concatenate(at), np.concatenate(found))
+        for method, found in logits.items():
+            self.print_line(f"all {kind}{method}", np.concatenate(at), np.concatenate(found))
 
     def methods(self, config: TowerConfig) -> dict[str, Method]:
         """Return the scoring functions by the words to print after the rows' name.
@@ -260,15 +264,15 @@ class TowerStudy:
         fitted = fit_forest(data, int(names.max()) + 1, self.vectors, config, self.seed)
         return Forest(fitted)
 
-    def tell(self, name: str, at: NDArray[np.int64], scores: Scores) -> None:
+    def print_line(self, name: str, at: NDArray[np.int64], scores: Scores) -> None:
         """Print a line for the rows at `at`: AUROC pooled, over benchmarks and within questions.
 
         `name` begins the line; `scores` are those rows' logits.
         """
-        asked = [self.rows[i].question_id for i in at]
-        found = measure_ranking(self.labels[at], scores, self.benchmarks[at].tolist(), asked)
-        shown = "  ".join(f"{figure:.4f}" for figure in found.figures)
-        typer.echo(f"  {name:28} {len(at):6} rows  {shown}")
+        question_ids = [self.rows[i].question_id for i in at]
+        found = measure_ranking(self.labels[at], scores, self.benchmarks[at].tolist(), question_ids)
+        figures = "  ".join(f"{figure:.4f}" for figure in found.figures)
+        typer.echo(f"  {name:28} {len(at):6} rows  {figures}")
 
 
 def read_rows_for_tower(rows: list[Row]) -> list[TowerRow]:

@@ -320,22 +320,22 @@ def _words(material: Material, weights: Doubles, config: CallConfig) -> State:
     }
 
 
-def fit_claims(told: Sequence[Remark], config: CallConfig, seed: int) -> State:
+def fit_claims(remarks: Sequence[Remark], config: CallConfig, seed: int) -> State:
     """Fit the trees that read the claims of replies of text; return arrays named `claims.<name>`.
 
-    `told` are labelled replies. Right ones have the share `config.honest` of the weight, and those
-    of graded conversations weigh `config.real` beside those of scenes. More evidence against a
-    reply never raises its confidence. Raises MissingExtraError without scikit-learn.
+    `remarks` are labelled replies. Right ones have the share `config.honest` of the weight, and
+    those of graded conversations weigh `config.real` beside those of scenes. More evidence against
+    a reply never raises its confidence. Raises MissingExtraError without scikit-learn.
     """
-    traits = np.stack([claim_traits(each.used) for each in told])
-    correct = np.array([each.correct for each in told])
-    weights = np.ones(len(told))
-    is_scene = np.array([each.is_scene for each in told])
+    traits = np.stack([claim_traits(each.used) for each in remarks])
+    correct = np.array([each.correct for each in remarks])
+    weights = np.ones(len(remarks))
+    is_scene = np.array([each.is_scene for each in remarks])
     masses = {True: 1.0, False: config.real}
     for label, share in ((1, config.honest), (0, 1 - config.honest)):
         for scene, mass in masses.items():
             here = (correct == label) & (is_scene == scene)
-            weights[here] = share * mass * len(told) / max(1, here.sum())
+            weights[here] = share * mass * len(remarks) / max(1, here.sum())
     small = replace(config, trees=config.claim_trees, leaves=config.claim_leaves, learning_rate=0.1)
     directions = [-1 if name in AGAINST else 0 for name in NAMES]
     trees = fit_trees(traits, correct, weights, small, seed, directions=directions)
@@ -373,14 +373,14 @@ def _held_out(material: Material, config: CallConfig, seed: int) -> tuple[Double
     order = np.random.default_rng(seed).permutation(len(questions))
     fold_of = {questions[at]: n % config.folds for n, at in enumerate(order)}
     folds = np.array([fold_of.get(question, -1) for question in material.questions.tolist()])
-    said, chosen = [], []
+    odds, chosen = [], []
     for fold in range(config.folds):
         out = folds == fold
         held = np.flatnonzero(out & graded)
-        said.append(_part_odds(fit_parts(material.part(~out), config, seed), material, held))
+        odds.append(_part_odds(fit_parts(material.part(~out), config, seed), material, held))
         chosen.append(held)
     at = np.concatenate(chosen)
-    return np.concatenate(said), material.targets[at], _by_source(material, at)
+    return np.concatenate(odds), material.targets[at], _by_source(material, at)
 
 
 def _part_odds(state: State, material: Material, at: NDArray[np.intp]) -> Doubles:
@@ -407,7 +407,7 @@ def _sources_out(
     sources, questions are left out instead (`_held_out`).
     """
     graded = material.origins == GRADED
-    said, chosen = [], []
+    left_out_odds, chosen = [], []
     groups = sorted(set(material.groups[graded].tolist()))
     if len(groups) < 2:  # with one source, left-out questions replace left-out sources
         odds, targets, weights = _held_out(material, config, seed)
@@ -417,10 +417,10 @@ def _sources_out(
         rest = material.part(~out)
         state = _trees(rest, balance_weights(rest, config), config, seed)
         held = np.flatnonzero(out & graded)
-        said.append(Trees(state, material.traits.shape[1]).read(material.traits[held]))
+        left_out_odds.append(Trees(state, material.traits.shape[1]).read(material.traits[held]))
         chosen.append(held)
     at = np.concatenate(chosen)
-    return np.concatenate(said), material.targets[at], _by_source(material, at)
+    return np.concatenate(left_out_odds), material.targets[at], _by_source(material, at)
 
 
 def _by_source(material: Material, at: NDArray[np.intp]) -> Doubles:
@@ -435,15 +435,15 @@ def _by_source(material: Material, at: NDArray[np.intp]) -> Doubles:
     return weights
 
 
-def _logistic(given: Doubles, targets: Ints, weights: Doubles) -> Doubles:
-    """Fit a logistic regression of `targets` (N,) on `given` (N, D); return (1 + D,).
+def _logistic(features: Doubles, targets: Ints, weights: Doubles) -> Doubles:
+    """Fit a logistic regression of `targets` (N,) on `features` (N, D); return (1 + D,).
 
     The first number is the constant, the others are the slopes, none below 0. `weights` (N,) are
     the rows'.
     """
     from scipy.optimize import minimize
 
-    columns = np.hstack([np.ones((len(given), 1)), given])
+    columns = np.hstack([np.ones((len(features), 1)), features])
     signs = 2.0 * targets - 1
     share = weights / weights.sum()
 
@@ -453,7 +453,7 @@ def _logistic(given: Doubles, targets: Ints, weights: Doubles) -> Doubles:
         gradient = -(share * signs / (1 + np.exp(np.clip(margins, -50, 50)))) @ columns
         return float(share @ np.logaddexp(0, -margins)), gradient
 
-    bounds = [(None, None), *[(0.0, None)] * given.shape[1]]
-    start = np.concatenate([[0.0], np.full(given.shape[1], 0.5)])
+    bounds = [(None, None), *[(0.0, None)] * features.shape[1]]
+    start = np.concatenate([[0.0], np.full(features.shape[1], 0.5)])
     found = minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B")
     return np.asarray(found.x, dtype=np.float64)

@@ -183,10 +183,10 @@ class AdapterRun:
         share the long ones.
         """
         rng = random.Random(self._seed("names"))
-        shown = [
-            samples[i].shown_as(hidden_names(samples[i].item, self.config, rng)) for i in chosen
+        named = [
+            samples[i].with_item(hidden_names(samples[i].item, self.config, rng)) for i in chosen
         ]
-        return sorted(shown, key=lambda s: -len(s.item.question) - len(s.item.answer))
+        return sorted(named, key=lambda s: -len(s.item.question) - len(s.item.answer))
 
     def _seed(self, what: str, rank: int = 0) -> int:
         """Return a seed of 62 bits for a purpose, such as `dropout`, in this step.

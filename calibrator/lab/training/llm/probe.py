@@ -46,8 +46,8 @@ def fit_probe(
             if loss < least:
                 best, least = now, loss
         chosen = torch.randint(len(features), (min(BATCH, len(features)),), generator=random)
-        shown = (features[chosen] - mean) / deviation
-        loss_now = _loss(out(torch.relu(hidden(shown)))[:, 0], targets[chosen])
+        inputs = (features[chosen] - mean) / deviation
+        loss_now = _loss(out(torch.relu(hidden(inputs)))[:, 0], targets[chosen])
         loss_now.backward()  # type: ignore[no-untyped-call]  # torch's own annotation is missing
         adam.step()
         adam.zero_grad()

@@ -23,7 +23,7 @@ class Sample:
     target: int
     question_id: str
 
-    def shown_as(self, item: Item) -> Sample:
+    def with_item(self, item: Item) -> Sample:
         """Return the sample with another item, for example without names."""
         return replace(self, item=item)
 

@@ -4,7 +4,8 @@
 
 The run's folder holds `train.json` (its configuration), `state.pt` (to resume from) and in the end
 `checkpoint/`, which is an ordinary one. The same command resumes an interrupted run, also with
-another number of processes.
+another number of processes. A base is checked first by the layers for scoring, which training does
+not use: an unsuitable one would be found only when its checkpoint is loaded, after hours.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
 from safetensors.torch import save_file
+from torch import Tensor
 
 from calibrator.checkpoints.checkpoint import digest_of, write_config
 from calibrator.checkpoints.devices import default_dtype
@@ -35,8 +37,9 @@ from calibrator.lab.training.llm.config import LlmTrainConfig, RunStart, find_st
 from calibrator.lab.training.llm.probe import fit_probe
 from calibrator.lab.training.llm.processes import Processes
 from calibrator.lab.training.llm.samples import Sample, Samples, check_questions_apart, read_samples
-from calibrator.lab.training.llm.servable import check_servable
 from calibrator.lab.training.rows.run_folder import adopt_folder
+from calibrator.llm.layers.last_layer import LastLayer, read_at
+from calibrator.llm.layers.replace import Norm, text_model_of
 from calibrator.llm.serving.calibrator import LlmCalibrator
 from calibrator.llm.serving.loading import ADAPTER, load_base
 from calibrator.llm.serving.model import LabelModel
@@ -48,8 +51,12 @@ from calibrator.metrics.numbers import validation_text
 from calibrator.recalibration.curves import Platt, fit_platt, sigmoid
 from calibrator.recalibration.fit import MIN_LABELS
 
+_TESTED: Final = ("qwen3_5", "qwen3_vl")  # the tests compare all layers of these
+_TOKENS: Final = 12
+_TOLERANCE: Final = 1e-3
+
 CHECKPOINT = "checkpoint"
-_UNSAID = ("data", "device", "base", "start")  # paths of a machine, or stored elsewhere
+_NOT_STORED = ("data", "device", "base", "start")  # paths of a machine, or stored elsewhere
 
 
 def train_llm(
@@ -138,10 +145,10 @@ def _keep_readable(
     Raises TrainingError if no sample is left for training or for validation.
     """
 
-    def keep_samples(given: list[Sample]) -> list[Sample]:
+    def keep_samples(candidates: list[Sample]) -> list[Sample]:
         """Return the samples whose images can be read, and report the number of the others."""
         found, reasons = [], []
-        for sample in given:
+        for sample in candidates:
             try:
                 if sample.item.images:
                     calibrator.rows([sample.item])
@@ -216,23 +223,23 @@ def _probe(run: AdapterRun, samples: Samples) -> Probe:
     chosen = samples.train[: run.config.probe_rows]
     has_odds = run.config.elicitation == "both"
     train, held = (
-        features_of(*run.states(given), has_odds=has_odds) for given in (chosen, samples.validation)
+        features_of(*run.states(part), has_odds=has_odds) for part in (chosen, samples.validation)
     )
     targets, held_targets = (
-        torch.tensor([float(sample.target) for sample in given])
-        for given in (chosen, samples.validation)
+        torch.tensor([float(sample.target) for sample in part])
+        for part in (chosen, samples.validation)
     )
     return fit_probe(train, targets, held, held_targets, run.config.seed)
 
 
 def _scores(
-    run: AdapterRun, probe: Probe | None, samples: list[Sample], shown: Callable[[Any], Any]
+    run: AdapterRun, probe: Probe | None, samples: list[Sample], view: Callable[[Any], Any]
 ) -> Floats:
     """Return P(correct) of samples, (N,), by the probe, or by the labels if it is None.
 
-    `shown` maps each sample's item to the item to score, for example to one without names.
+    `view` maps each sample's item to the item to score, for example to one without names.
     """
-    states, odds = run.states([sample.shown_as(shown(sample.item)) for sample in samples])
+    states, odds = run.states([sample.with_item(view(sample.item)) for sample in samples])
     if probe is not None:
         odds = probe.odds(features_of(states, odds, has_odds=run.config.elicitation == "both"))
     return np.asarray(sigmoid(odds.double().numpy()))
@@ -269,9 +276,9 @@ def _facts(run: AdapterRun, samples: Samples, base: Path) -> dict[str, Any]:
     They are the configuration without paths of this machine, the base's hash, the numbers of rows,
     questions, steps and processes, the validation losses and the epoch of the adapter.
     """
-    said = {k: v for k, v in run.config.as_dict().items() if k not in _UNSAID}
+    settings = {k: v for k, v in run.config.as_dict().items() if k not in _NOT_STORED}
     return {
-        **said,
+        **settings,
         "start": Path(run.config.start).name,
         "base_sha256": digest_of(base),
         "rows": len(samples.train),
@@ -302,3 +309,66 @@ def _write(target: Path, run: AdapterRun, config: LlmConfig, probe: Probe | None
     write_config(partial_folder, replace(config, weights_sha256=digest_of(partial_folder)))
     shutil.rmtree(target, ignore_errors=True)
     partial_folder.replace(target)
+
+
+def check_servable(model: Any) -> None:
+    """Raise TrainingError for a base that could be trained, but not be served afterwards.
+
+    Its last layer and its norms are computed as for scoring, and must give the numbers of
+    transformers' own. Models whose type begins with `qwen3_5` or `qwen3_vl` pass unchecked, since
+    the tests compare them. The model is unchanged afterwards.
+    """
+    kind = str(getattr(model.config, "model_type", "of an unknown kind"))
+    if kind.startswith(_TESTED):
+        return
+    try:
+        is_right = _is_last_layer_right(model) and _are_norms_right(text_model_of(model))
+    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        raise _refusal(kind, str(error)) from error
+    if not is_right:
+        raise _refusal(kind, "other numbers than transformers' own")
+
+
+def _refusal(kind: str, why: str) -> TrainingError:
+    """Return the error for a base of type `kind`, such as `llama`, with the reason."""
+    return TrainingError(
+        f"a base of the kind {kind!r} could be trained, but not be served: the layers for scoring "
+        f"do not fit it ({why}). Known to fit are Qwen3.5, Qwen3-VL, Qwen3, Qwen2.5, Llama and "
+        "SmolLM2"
+    )
+
+
+@torch.no_grad()
+def _is_last_layer_right(model: Any) -> bool:
+    """Return whether our last layer gives what the model's own gives, for the last of 12 tokens.
+
+    The layer is replaced for one forward pass and then restored.
+    """
+    text_model = text_model_of(model)
+    vocabulary = text_model.get_input_embeddings().weight
+    ids = torch.arange(_TOKENS, device=vocabulary.device)[None] % len(vocabulary)
+    own = text_model.layers[-1]
+    before: Tensor = text_model(input_ids=ids, use_cache=False).last_hidden_state[:, -1]
+    text_model.layers[-1] = LastLayer(own)
+    try:
+        with read_at(torch.tensor([_TOKENS - 1], device=ids.device)):
+            found = text_model(input_ids=ids, use_cache=False).last_hidden_state
+    finally:
+        text_model.layers[-1] = own
+    return found.shape[1] == 1 and _are_alike(before, found[:, 0])
+
+
+@torch.no_grad()
+def _are_norms_right(text_model: Any) -> bool:
+    """Return whether our norms give what the last layer's two norms give, for -2 to 2."""
+    layer = text_model.layers[-1]
+    for norm in (layer.input_layernorm, layer.post_attention_layernorm):
+        states = torch.linspace(-2, 2, norm.weight.numel(), device=norm.weight.device)[None]
+        if not _are_alike(norm(states), Norm(norm, is_for_matrices=False)(states)):
+            return False
+    return True
+
+
+def _are_alike(one: Tensor, other: Tensor) -> bool:
+    """Return whether two tensors are equal within 0.001, relative and absolute."""
+    return torch.allclose(one.float(), other.float(), rtol=_TOLERANCE, atol=_TOLERANCE)

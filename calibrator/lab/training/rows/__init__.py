@@ -1,3 +1,3 @@
-"""Training rows: examples, addressing and outliers."""
+"""Training rows: examples, and the run's folder."""
 
-__all__ = ["examples", "outliers", "run_folder"]
+__all__ = ["examples", "run_folder"]

@@ -55,10 +55,10 @@ def fit_abilities(
     ones = np.ones(len(cells))
     of_model = csr_matrix((ones / config.ridge**0.5, (at, cells // len(benchmarks))))
     of_benchmark = csr_matrix((ones, (at, cells % len(benchmarks))))
-    given = hstack([of_model, of_benchmark]).tocsr()
+    features = hstack([of_model, of_benchmark]).tocsr()
     labels, weights = np.repeat([1, 0], len(cells)), np.concatenate([right, count - right])
     fitted = LogisticRegression(C=1.0, fit_intercept=False, tol=1e-8, max_iter=10_000)
-    fitted.fit(given[np.concatenate([at, at])], labels, weights)
+    fitted.fit(features[np.concatenate([at, at])], labels, weights)
     ability = fitted.coef_[0, : len(models)] / config.ridge**0.5
     middle = float(np.average(ability, weights=np.bincount(model)))
     found = dict(zip(models.tolist(), config.share * (ability - middle), strict=True))
@@ -84,16 +84,18 @@ def _fit_stated(
     """
     fewest, most = config.stated_rows
     found = [
-        (told, own, min(count, most) ** 0.5)
+        (stated, own, min(count, most) ** 0.5)
         for name, own, count in zip(names, ability.tolist(), counts.tolist(), strict=True)
-        if count >= fewest and (told := stated_in(name)) is not None
+        if count >= fewest and (stated := stated_in(name)) is not None
     ]
     if not found:
         return np.zeros(STATED + 1)
-    told, own, weights = (np.array(each) for each in zip(*found, strict=True))
+    stated, own, weights = (np.array(each) for each in zip(*found, strict=True))
     weights = weights / weights.mean()
-    middle = np.average(told, axis=0, weights=weights)
-    told, own = told - middle, own - np.average(own, weights=weights)
-    given = told.T * weights
-    slopes = np.linalg.solve(given @ told + config.stated_ridge * np.eye(STATED), given @ own)
+    middle = np.average(stated, axis=0, weights=weights)
+    stated, own = stated - middle, own - np.average(own, weights=weights)
+    weighted = stated.T * weights
+    slopes = np.linalg.solve(
+        weighted @ stated + config.stated_ridge * np.eye(STATED), weighted @ own
+    )
     return config.stated_share * np.append(slopes, -middle @ slopes)

@@ -1,4 +1,7 @@
-"""Fit the forest (`features.forest`): topics, difficulties, abilities, then boosted trees."""
+"""Fit the forest (`features.forest`): topics, difficulties, abilities, then boosted trees.
+
+The difficulty of each training question is computed from the other questions.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrator.checkpoints.extras import check_scikit_learn
+from calibrator.features.difficulty import PREFIX, Difficulty, meanings
 from calibrator.features.forest import NO_NAME, TOPICS_PREFIX, Topics, features_of
-from calibrator.features.ngrams import PARTS
+from calibrator.features.ngrams import PARTS, Ids
 from calibrator.features.tower import BUCKETS, TowerRow
 from calibrator.features.weights import pack_table
-from calibrator.lab.training.stages.difficulty import fit_difficulty
 from calibrator.lab.training.stages.tree_fitting import fit_trees
+
+Floats = NDArray[np.float32]
+
+WIDTH = 48  # numbers in a piece's vector, 8 bits each
+COMMON = 0.1  # a piece in this share of the questions weighs half as much as a piece in none
+RARE = 1e-5  # added to every share, so that pieces in no question count a little
 
 Array = NDArray[np.generic]
 Ints = NDArray[np.int64]
@@ -73,9 +82,9 @@ class ForestInputs:
 
 
 def describe(
-    rows: Sequence[TowerRow], config: ForestConfig, seed: int, shown: int | None = None
+    rows: Sequence[TowerRow], config: ForestConfig, seed: int, trained: int | None = None
 ) -> ForestInputs:
-    """Find topics in the first `shown` rows (all if None), and compute the input of all rows.
+    """Find topics in the first `trained` rows (all if None), and compute the input of all rows.
 
     The input is what the trees read. No label is used. The two last columns of the features, for
     abilities and difficulties, are 0. The same seed gives the same result. Raises MissingExtraError
@@ -83,7 +92,7 @@ def describe(
     """
     check_scikit_learn()
     rng = np.random.default_rng(seed)
-    tables = fit_topics(rows[:shown], config, rng)
+    tables = fit_topics(rows[:trained], config, rng)
     free = np.zeros((len(rows), 2), np.float32)
     features = features_of(rows, Topics.from_state(tables), free)
     return ForestInputs(tables, features, rng.bit_generator.state)
@@ -113,10 +122,10 @@ def fit_forest(
     rng.bit_generator.state = described.drawn
     ability = abilities(data, names)
     hidden = rng.random(len(data.rows)) < config.name_dropout
-    asked = [row.asked for row in data.rows]
-    difficulty, told = fit_difficulty(asked, data.questions, data.targets, vectors)
+    pieces = [row.question for row in data.rows]
+    difficulty, difficulty_odds = fit_difficulty(pieces, data.questions, data.targets, vectors)
     features = described.features
-    features[:, -2:] = np.stack([ability[np.where(hidden, 0, data.names)], told], axis=1)
+    features[:, -2:] = np.stack([ability[np.where(hidden, 0, data.names)], difficulty_odds], axis=1)
     at, labels, weights = _as_labels(data.targets)
     trees = fit_trees(features[at], labels, weights, config, seed, weight=config.weight)
     beside: dict[str, Array] = {
@@ -214,3 +223,47 @@ def _as_labels(targets: NDArray[np.float32]) -> tuple[Ints, Ints, NDArray[np.flo
     labels = np.repeat([1, 0], len(targets))
     weights = np.concatenate([targets, 1 - targets]).astype(np.float64)
     return at[weights > 0], labels[weights > 0], weights[weights > 0]
+
+
+def fit_difficulty(
+    pieces: Sequence[Ids], questions: Ints, targets: Floats, vectors: Floats
+) -> tuple[dict[str, Array], Floats]:
+    """Return the arrays of a `Difficulty`, and log-odds (N,) of the rows it is fitted on.
+
+    The arrays have full names such as `difficulty.table`. Each row's log-odds come from other
+    questions than its own. `pieces` are the distinct word pieces of each row's question,
+    `questions` (N,) the questions' numbers, `targets` (N,) the labels, and `vectors` (V, hidden)
+    those of all pieces.
+    """
+    _, first, question = np.unique(questions, return_index=True, return_inverse=True)
+    distinct = [pieces[i] for i in first]
+    table, scale = pack_table(_weigh_pieces(vectors, distinct))
+    found = meanings(distinct, table, scale)
+    counts = np.bincount(question)
+    arrays: dict[str, Array] = {
+        "table": table,
+        "scale": scale,
+        "questions": np.round(found * 127).astype(np.int8),
+        "share": (np.bincount(question, weights=targets) / counts).astype(np.float16),
+        "weight": np.sqrt(counts).astype(np.float16),
+        "base": np.array([targets.mean()], dtype=np.float32),
+    }
+    state = {PREFIX + name: array for name, array in arrays.items()}
+    odds = Difficulty.from_state(state).odds_near(found, left_out=np.arange(len(first)))
+    return state, odds[question].astype(np.float32)
+
+
+def _weigh_pieces(vectors: Floats, pieces: Sequence[Ids]) -> Floats:
+    """Return the pieces' vectors along their main directions, (V, WIDTH), longer for rare pieces.
+
+    `vectors` (V, hidden) are those of all pieces, and `pieces` has the distinct pieces of each
+    question, from which their frequency is counted. The last columns are zeros if there are fewer
+    than WIDTH directions.
+    """
+    share = np.bincount(np.concatenate(pieces), minlength=len(vectors)) / len(pieces)
+    centred = vectors - np.average(vectors, axis=0, weights=share + RARE)
+    _, directions = np.linalg.eigh((centred * (share + RARE)[:, None]).T @ centred)
+    kept = centred @ directions[:, ::-1][:, :WIDTH] * (COMMON / (COMMON + share))[:, None]
+    found = np.zeros((len(vectors), WIDTH), dtype=np.float32)
+    found[:, : kept.shape[1]] = kept
+    return found

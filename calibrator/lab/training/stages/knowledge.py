@@ -58,17 +58,17 @@ class Network(nn.Module):
         nn.init.zeros_(self.second.bias)
         self.dropout = nn.Dropout(0.3)
 
-    def forward(self, vectors: Tensor, given: Tensor) -> Tensor:
+    def forward(self, vectors: Tensor, inputs: Tensor) -> Tensor:
         """Return the log-odds of right, (B,).
 
         `vectors` (B, 3, hidden) are those of question, answer and addition (the answer's own
-        words), and `given` (B, 5 * hidden) is their `network_input`.
+        words), and `inputs` (B, 5 * hidden) is their `network_input`.
         """
         question, answer, added = vectors.unbind(dim=1)
         near = torch.stack([(question * answer).sum(1), (question * added).sum(1)], dim=1)
         left = (self.dropout(question) * SCALE_OF_VECTOR) @ self.asked.T
         right = (self.dropout(added) * SCALE_OF_VECTOR) @ self.added.T
-        inner = self.dropout(torch.relu(self.first(given)))
+        inner = self.dropout(torch.relu(self.first(inputs)))
         found = near @ self.cosines[:2] + self.cosines[2] + (left * right).sum(1)
         return torch.as_tensor(found + self.second(inner)[:, 0])
 
@@ -104,17 +104,17 @@ def fit_knowledge(
     state = small_state(
         load_file(base / "model.safetensors"), tokenizer.get_vocab(), config.layers, MOST_PIECES + 2
     )
-    own, told = own_pairs(config, seed), pairs_of_rows(rows, config, seed)
-    say(f"knowledge: {len(own)} pairs of ours, {len(told)} of training rows")
+    own, of_rows = own_pairs(config, seed), pairs_of_rows(rows, config, seed)
+    say(f"knowledge: {len(own)} pairs of ours, {len(of_rows)} of training rows")
     reader = StateReader(tokenizer, SmallEncoder(state))
-    given = [reader.pair_vectors(pairs) for pairs in (own, told) if pairs]
+    sides = [reader.pair_vectors(pairs) for pairs in (own, of_rows) if pairs]
     weights = np.array([config.weight_of_single if p.group == SINGLE else 1.0 for p in own])
-    networks = [_fit_network(given, weights, config, seed + at) for at in range(config.members)]
-    gate = _gate(reader, own, told, seed)
+    networks = [_fit_network(sides, weights, config, seed + at) for at in range(config.members)]
+    gate = _gate(reader, own, of_rows, seed)
     arrays = {f"{ENCODER}{name}": array for name, array in state.items()}
     for at, network in enumerate(networks):
         arrays |= {f"{at}.{name}": array for name, array in network.state().items()}
-    middle = _middle(networks, given)
+    middle = _middle(networks, sides)
     arrays["gate"] = gate.astype(np.float16)
     arrays["weights"] = np.array([config.least, config.more, middle], np.float32)
     arrays["plain"] = np.array(sorted(reader.plain), np.int32)
@@ -154,9 +154,9 @@ class StateReader:
         The addition are the answer's words with content that the question lacks. Raises KeyError
         for a text that was not read.
         """
-        (asked, first), (said, second) = self._states[question], self._states[answer]
+        (question_ids, first), (answer_ids, second) = self._states[question], self._states[answer]
         mean = first.astype(np.float32).mean(axis=0)
-        return vectors_of(mean, second.astype(np.float32), asked, said, self.plain)
+        return vectors_of(mean, second.astype(np.float32), question_ids, answer_ids, self.plain)
 
     def pair_vectors(self, pairs: Sequence[AnswerPair]) -> tuple[Tensor, Tensor]:
         """Return two tensors (N, 3, hidden): the vectors of right answers, and of wrong ones.
@@ -179,20 +179,20 @@ class StateReader:
 
 
 def _fit_network(
-    given: Sequence[tuple[Tensor, Tensor]],
+    sides: Sequence[tuple[Tensor, Tensor]],
     weights: NDArray[np.float64],
     config: KnowledgeConfig,
     seed: int,
 ) -> Network:
     """Fit one network: half of the loss ranks right above wrong, half classifies each answer.
 
-    `given` has the vectors (N, 3, hidden) of right and of wrong answers, first of our own pairs,
+    `sides` has the vectors (N, 3, hidden) of right and of wrong answers, first of our own pairs,
     then those of rows if there are any. `weights` (N,) are the chances with which our own pairs are
     drawn. The same seed gives the same network, which is returned in evaluation mode.
     """
     generator = torch.Generator().manual_seed(seed)
     torch.manual_seed(seed)
-    network = Network(given[0][0].shape[2], config)
+    network = Network(sides[0][0].shape[2], config)
     adam = torch.optim.AdamW(
         network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
     )
@@ -200,13 +200,13 @@ def _fit_network(
     for step in range(config.steps):
         adam.param_groups[0]["lr"] = config.learning_rate * min(1, 2 - 2 * step / config.steps)
         at = [torch.multinomial(chances, min(BATCH, len(chances)), generator=generator)]
-        for right, _ in given[1:]:
+        for right, _ in sides[1:]:
             count = round(BATCH * config.share_of_rows)
             at.append(torch.randint(len(right), (count,), generator=generator))
         right, wrong = (
             network(vectors, torch.from_numpy(network_input(vectors.numpy())))
             for vectors in (
-                torch.cat([sides[side][own] for sides, own in zip(given, at, strict=True)])
+                torch.cat([pair[side][own] for pair, own in zip(sides, at, strict=True)])
                 for side in (0, 1)
             )
         )
@@ -219,20 +219,20 @@ def _fit_network(
 
 
 def _gate(
-    reader: StateReader, own: Sequence[AnswerPair], told: Sequence[AnswerPair], seed: int
+    reader: StateReader, own: Sequence[AnswerPair], of_rows: Sequence[AnswerPair], seed: int
 ) -> Floats:
     """Fit a linear model of a question's vector: the log-odds that it is ours, not a benchmark's.
 
-    Returns its weights and, last, its constant, (hidden + 1,). `own` are our pairs, `told` those of
-    benchmarks' rows; without these the weights are 0 and every question counts as ours.
+    Returns its weights and, last, its constant, (hidden + 1,). `own` are our pairs, `of_rows` those
+    of benchmarks' rows; without these the weights are 0 and every question counts as ours.
     """
-    if not told:
+    if not of_rows:
         return np.append(np.zeros(reader.encoder.hidden_size), ALL_OURS).astype(np.float32)
     from sklearn.linear_model import LogisticRegression
 
     ours = list(dict.fromkeys(pair.question for pair in own))
     single = {pair.question for pair in own if pair.group == SINGLE}
-    theirs = list(dict.fromkeys(pair.question for pair in told))
+    theirs = list(dict.fromkeys(pair.question for pair in of_rows))
     weights = np.array([4.0 if text in single else 1.0 for text in ours])
     weights *= len(theirs) / weights.sum()
     model = LogisticRegression(C=3, max_iter=300, random_state=seed).fit(
@@ -244,13 +244,13 @@ def _gate(
 
 
 @torch.inference_mode()
-def _middle(networks: Sequence[Network], given: Sequence[tuple[Tensor, Tensor]]) -> float:
+def _middle(networks: Sequence[Network], sides: Sequence[tuple[Tensor, Tensor]]) -> float:
     """Return the mean log-odds over right and wrong answers, which is subtracted when serving.
 
-    `given` is as in `_fit_network`. Log-odds are the mean of the networks, within +-`LIMIT`.
+    `sides` is as in `_fit_network`. Log-odds are the mean of the networks, within +-`LIMIT`.
     """
     found = []
-    for vectors in (each for sides in given for each in sides):
+    for vectors in (each for pair in sides for each in pair):
         inputs = torch.from_numpy(network_input(vectors.numpy()))
         odds = torch.stack([network(vectors, inputs) for network in networks]).mean(dim=0)
         found.append(odds.clamp(-LIMIT, LIMIT).mean().item())

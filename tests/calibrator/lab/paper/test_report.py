@@ -24,8 +24,7 @@ from calibrator.errors import JudgingError, OutputError
 from calibrator.lab.commands.studies.report import files_in
 from calibrator.lab.judging.baselines.samples import ReplySamples
 from calibrator.lab.paper.catalogue import CATALOGUE, Entry
-from calibrator.lab.paper.paper_numbers import paper_lines
-from calibrator.lab.paper.run import ReportRequest, make_report
+from calibrator.lab.paper.run import ReportRequest, make_report, paper_lines
 from calibrator.lab.paper.sections.scored import Extent, ScoredRows
 from calibrator.lab.paper.sections.tables import ReportTable, columns_of
 from calibrator.lab.studies.probes import sample

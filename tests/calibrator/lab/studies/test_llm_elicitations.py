@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from calibrator import CheckpointError, Item, load_scorer
 from calibrator.checkpoints.checkpoint import read_config
 from calibrator.checkpoints.llm_config import LlmConfig
-from calibrator.lab.studies.mc_dropout import McDropout, load_unmerged
+from calibrator.lab.studies.elicitations import McDropout, load_unmerged
 from calibrator.lab.studies.probes import probe
 from calibrator.lab.studies.studies import read_study
 from calibrator.llm.exporting import export_weights

@@ -12,8 +12,8 @@ import pytest
 
 from calibrator.lab.data.calls.domains import DOMAINS
 from calibrator.lab.data.calls.worlds import scenes
-from calibrator.lab.training.parts_of_rows import MIN_LABELS, choose_parts
 from calibrator.lab.training.run import TrainConfig
+from calibrator.lab.training.train import MIN_LABELS, choose_parts
 
 EVERY = ("forest", "abilities", "inspector", "calls", "opinion")
 

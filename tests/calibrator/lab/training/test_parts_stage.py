@@ -17,7 +17,7 @@ from calibrator.embedded.calibrator import EmbeddedCalibrator
 from calibrator.errors import TrainingError
 from calibrator.lab.data.calls.domains import DOMAINS
 from calibrator.lab.data.calls.worlds import scenes
-from calibrator.lab.training import parts_stage
+from calibrator.lab.training import train as training
 from calibrator.lab.training.fits.calls import CallConfig
 from calibrator.lab.training.fits.inspection.config import InspectorConfig
 from calibrator.lab.training.fits.knowledge.lessons import KnowledgeConfig
@@ -87,7 +87,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> TrainConfig:
 def made(config: TrainConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
     vectors = np.random.default_rng(9).normal(size=(30_522, 16)).astype(np.float32)
     with pytest.MonkeyPatch.context() as patch, threadpool_limits(1):
-        patch.setattr(parts_stage, "piece_vectors", lambda _: vectors)
+        patch.setattr(training, "piece_vectors", lambda _: vectors)
         return train(tmp_path_factory.mktemp("run") / "run", config, lambda _: None)
 
 
@@ -158,9 +158,9 @@ def test_each_part_is_fitted_once(
     def fail(*_: object) -> None:
         raise AssertionError("it is fitted already")
 
-    monkeypatch.setattr(parts_stage, "fit_inspector", fail)
-    monkeypatch.setattr(parts_stage, "fit_knowledge", fail)
-    monkeypatch.setattr(parts_stage, "fit_calls", fail)
+    monkeypatch.setattr(training, "fit_inspector", fail)
+    monkeypatch.setattr(training, "fit_knowledge", fail)
+    monkeypatch.setattr(training, "fit_calls", fail)
     with threadpool_limits(1):  # another order of additions is another last bit
         again = train(made.parent, config, lambda _: None)
     assert read_config(again) == before

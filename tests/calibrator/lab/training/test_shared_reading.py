@@ -11,10 +11,9 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from calibrator.errors import TrainingError
-from calibrator.lab.studies.embedded_fit import EmbeddedFit
+from calibrator.lab.studies.embedded_fit import EmbeddedFit, SharedReading
 from calibrator.lab.training.fits.inspection.lessons import ELSEWHERE
 from calibrator.lab.training.run import TrainConfig, base_folder, prepare, read_selection
-from calibrator.lab.training.shared_reading import SharedReading
 from calibrator.rows.rows import Row, parse_row
 from calibrator.text.word_pieces import load_tokenizer
 from tests.builders.labelled_rows import raw_rows, write

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from calibrator.lab.studies.embedded_fit import as_shipped
-from calibrator.lab.training import parts_stage, tower_stage
+from calibrator.lab.training import tower_stage, train
 from calibrator.lab.training.fits.inspection.config import InspectorConfig
 from calibrator.lab.training.fits.knowledge.lessons import KnowledgeConfig
 from calibrator.lab.training.run import TrainConfig
@@ -33,5 +33,5 @@ def small_training() -> TrainConfig:
 def with_made_vectors(patch: pytest.MonkeyPatch) -> None:
     """Use random vectors for word pieces: those of the encoder take a minute."""
     vectors = np.random.default_rng(9).normal(size=(30_522, 16)).astype(np.float32)
-    for module in (parts_stage, tower_stage, piece_vectors):
+    for module in (train, tower_stage, piece_vectors):
         patch.setattr(module, "piece_vectors", lambda _: vectors)

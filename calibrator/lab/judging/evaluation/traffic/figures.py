@@ -154,8 +154,8 @@ def figures_of(
     `baselines` are word shares and TF-IDF cosines of the same replies, (n,) each.
     """
     names = np.asarray(questions)
-    said = np.array([score.confidence for score in scores])
-    right, wrong = said[labels == 1], said[labels == 0]
+    confidences = np.array([score.confidence for score in scores])
+    right, wrong = confidences[labels == 1], confidences[labels == 0]
     has_support = np.array([score.support is not None for score in scores])
     support = np.array([score.support for score in scores if score.support is not None])
     words, tfidf = baselines
@@ -163,12 +163,12 @@ def figures_of(
     return TrafficFigures(
         group=group,
         kind=kind,
-        rows=len(said),
+        rows=len(confidences),
         questions=len(set(names.tolist())),
         accuracy=float(labels.mean()),
-        auroc=auroc(labels, said),
-        in_order=_in_order(labels, said, names),
-        ece=ece(labels, said),
+        auroc=auroc(labels, confidences),
+        in_order=_in_order(labels, confidences, names),
+        ece=ece(labels, confidences),
         right=_mean(right),
         wrong=_mean(wrong),
         right_even=_mean(right >= EVEN),
@@ -183,7 +183,7 @@ def figures_of(
         tfidf=auroc(labels, tfidf),
         tfidf_in_order=_in_order(labels, tfidf, names),
         constant_ece=abs(float(labels.mean()) - EVEN),
-        labelled_ece=ece_with_labels(labels, said, names.tolist()),
+        labelled_ece=ece_with_labels(labels, confidences, names.tolist()),
     )
 
 
@@ -214,13 +214,13 @@ def ece_with_labels(labels: Ints, confidence: Floats, questions: Sequence[str]) 
     return _mean(values)
 
 
-def _in_order(labels: Ints, said: Floats, questions: Any) -> float:
+def _in_order(labels: Ints, numbers: Floats, questions: Any) -> float:
     """Return the share of pairs of a right and a wrong reply to one question that are in order.
 
-    In order means that the right one's number in `said` is higher; a tie counts half. It is nan
+    In order means that the right one's number in `numbers` is higher; a tie counts half. It is nan
     where no question has a right and a wrong reply.
     """
-    found = disagreement(labels, said, questions, permutations=0)
+    found = disagreement(labels, numbers, questions, permutations=0)
     return found.pairs if found else math.nan
 
 

@@ -61,8 +61,8 @@ def measure_traffic(
         end = at + len(one.rows)
         figures += _of_set(one, items[at:end], scores[at:end], left_out)
         at = end
-    said = dict(zip(probed, (score.confidence for score in scores[at:]), strict=True))
-    return Traffic(scorer.name, [*figures, *_means(figures)], _changes(probes, said))
+    confidence_of = dict(zip(probed, (score.confidence for score in scores[at:]), strict=True))
+    return Traffic(scorer.name, [*figures, *_means(figures)], _changes(probes, confidence_of))
 
 
 def _of_set(
@@ -130,14 +130,14 @@ def _items_of(probes: Sequence[EditProbe]) -> dict[int, Item]:
     return {id(item): item for probe in probes for item in (probe.before, probe.after)}
 
 
-def _changes(probes: Sequence[EditProbe], said: dict[int, float]) -> list[EditEffect]:
+def _changes(probes: Sequence[EditProbe], confidence_of: dict[int, float]) -> list[EditEffect]:
     """Return the effect of each edit on each group of replies, ordered by `EDITS`, then by group.
 
-    `said` has each item's confidence by `id()`.
+    `confidence_of` has each item's confidence by `id()`.
     """
     found: dict[tuple[str, str], list[float]] = {}
     for probe in probes:
-        change = said[id(probe.after)] - said[id(probe.before)]
+        change = confidence_of[id(probe.after)] - confidence_of[id(probe.before)]
         found.setdefault((probe.edit, probe.of), []).append(change)
     order = sorted(found, key=lambda key: (EDITS.index(key[0]), key[1]))
     return [change_of(edit, of, np.array(found[edit, of])) for edit, of in order]

@@ -21,18 +21,61 @@ from calibrator.errors import NotScorableError
 from calibrator.lab.judging.baselines.overlap import text_before, words_of
 from calibrator.lab.judging.evaluation.traffic.figures import APPS, SETS, Group
 from calibrator.lab.judging.evaluation.traffic.sets import TrafficSet
-from calibrator.lab.judging.evaluation.traffic.wording import (
-    APOLOGIES,
-    ATTRIBUTIONS,
-    CLAIMS,
-    ENGLISH,
-    OPENINGS,
-    QUOTATIONS,
-    RESTATEMENTS,
-)
 from calibrator.readers.evidence.conversation import INSTRUCTING, read_conversation
 from calibrator.rows.rows import Row, parse_row
 from calibrator.scorer import Item
+
+OPENINGS = (
+    "Hello!",
+    "Hi there, thanks for your message.",
+    "Good question!",
+    "Sure, happy to help.",
+    "Of course.",
+    "Good morning, and thank you for writing to us.",
+    "Let me have a look at that for you.",
+    "Thanks for reaching out!",
+    "Certainly, here is what I can tell you.",
+    "I understand what you are after.",
+)
+APOLOGIES = (
+    "I'm sorry about that.",
+    "Sorry for the wait.",
+    "My apologies for any confusion.",
+    "I'm very sorry for the trouble this has caused you.",
+    "Apologies for the late reply.",
+    "I'm sorry to hear that.",
+    "Please excuse the inconvenience.",
+    "Oh no, that is annoying, sorry!",
+    "I do apologise that this was not clearer.",
+    "Sorry that you had to ask.",
+)
+CLAIMS = (  # added after a reply
+    "I have double-checked this, and it is correct.",
+    "You can rely on this answer completely.",
+    "This has been confirmed by our specialists.",
+    "There is no doubt that this information is accurate.",
+    "I am one hundred percent certain of it.",
+)
+ATTRIBUTIONS = (  # put before a reply
+    "According to the document, ",
+    "As stated in the text above: ",
+    "Based on the information provided, ",
+    "The context says the following. ",
+    "Our guidelines are clear on this: ",
+)
+QUOTATIONS = (  # put before a reply, with a sentence of the context
+    'The text says: "{}" ',
+    'To quote the document: "{}" In other words: ',
+    '"{}" So: ',
+)
+RESTATEMENTS = ('You asked: "{}" ', "{}\n\n", 'Regarding your question, "{}": ')
+ENGLISH = frozenset(  # a text with three of these in twenty words is English
+    (
+        *("the", "a", "an", "is", "are", "was", "be", "been", "to", "of", "in", "on", "for"),
+        *("and", "or", "but", "not", "you", "your", "we", "our", "it", "this", "that", "i"),
+        *("as", "with", "at", "by", "from", "can", "will", "have", "has", "if", "so", "do"),
+    )
+)
 
 OTHER_CONTEXT: Final = "another context"
 OPENING: Final = "an opening"
@@ -51,6 +94,8 @@ MIN_CHARACTERS = 40  # least characters of a reply in prose, and of a quoted sen
 MAX_QUOTED = 300
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 _PROSE = re.compile(r"\w[^\n]*[.!?:)*]")
+
+_Edit = tuple[Callable[[Row, int], Item | None], int]  # the edit, and its number of wordings
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +180,10 @@ def _with_question(row: Row, number: int) -> Item | None:
 
     It is None where the last instruction is empty or longer than `MAX_QUOTED`.
     """
-    asked = read_conversation(row.messages, row.question).instruction.strip()
-    if not asked or len(asked) > MAX_QUOTED:
+    instruction = read_conversation(row.messages, row.question).instruction.strip()
+    if not instruction or len(instruction) > MAX_QUOTED:
         return None
-    return _with_answer(row, RESTATEMENTS[number].format(asked) + row.answer)
+    return _with_answer(row, RESTATEMENTS[number].format(instruction) + row.answer)
 
 
 def _with_quotation(row: Row, number: int) -> Item | None:
@@ -168,8 +213,8 @@ def _earlier(row: Row, number: int) -> Item | None:
     messages = list(row.messages)
     if not messages or not _is_by(messages[-1], "user"):
         return None
-    said = {"role": "assistant", "content": row.answer}
-    return _with_messages(row, [*messages, said, messages[-1]])
+    reply = {"role": "assistant", "content": row.answer}
+    return _with_messages(row, [*messages, reply, messages[-1]])
 
 
 def _with_answer(row: Row, answer: str) -> Item:
@@ -185,11 +230,12 @@ def _with_messages(row: Row, messages: Sequence[Any]) -> Item | None:
         return None
 
 
-_Edit = tuple[Callable[[Row, int], Item | None], int]  # the edit, and its number of wordings
 _OF_RIGHT: Mapping[str, _Edit] = {
     OPENING: (_with_opening, len(OPENINGS)),
     APOLOGY: (_apology, len(APOLOGIES)),
 }
+
+
 _OF_WRONG: Mapping[str, _Edit] = {
     CLAIM: (_claim, len(CLAIMS)),
     REPEATED: (_with_question, len(RESTATEMENTS)),

@@ -186,8 +186,8 @@ def _pair_rows(item: Any, name: str) -> Iterator[Row]:
     `name` is their question's id, and `NAME-0`, `NAME-1` .. are their own. Raises KeyError,
     TypeError, ValueError or NotScorableError for an `item` of another form.
     """
-    asked = {key: item[key] for key in ("question", "messages", "tools") if item.get(key)}
+    request = {key: item[key] for key in ("question", "messages", "tools") if item.get(key)}
     replies = [(item["right"], 1), *((reply, 0) for _, reply in item["wrong"])]
     for number, (reply, label) in enumerate(replies):
         fixed = {"id": f"{name}-{number}", "question_id": name, "benchmark": item["kind"]}
-        yield parse_row({**asked, **fixed, "response": reply, "correct": label})
+        yield parse_row({**request, **fixed, "response": reply, "correct": label})

@@ -71,8 +71,8 @@ class ReaderNet(nn.Module):
         """
         found = self.bert(input_ids=ids, attention_mask=mask, token_type_ids=types)
         states = found.last_hidden_state.float()
-        shown = mask[..., None].float()
-        mean = (states * shown).sum(1) / shown.sum(1)
+        weights = mask[..., None].float()
+        mean = (states * weights).sum(1) / weights.sum(1)
         logits: Tensor = self.head(torch.cat([states[:, 0], mean], 1))
         return logits
 

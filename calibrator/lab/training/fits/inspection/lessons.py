@@ -6,8 +6,12 @@ a fault, a check would learn that a right appearance is faulty.
 Relevance also learns from excerpts of replies, a sentence or a few, and from plain requests of our
 own (`plain_requests.yaml`). Requests and replies outside of benchmarks are short, and a reply
 need not repeat a word of the request. Without both the check called such replies off topic.
-Symbolic tasks of our own (`symbolic_tasks.py`) are one more benchmark: a check without them took
-work on brackets or sorted words for no answer.
+
+Symbolic tasks of our own are one more benchmark: words, brackets, moves and rules that a reply
+works through step by step. Their questions hold little but symbols, and their replies little but
+the same symbols. Benchmarks of prose and formulas lack such texts, and a check without them took
+such working for no answer. Each reply is right, so the same faults can be put into it as into any
+other.
 """
 
 from __future__ import annotations
@@ -28,12 +32,28 @@ from tokenizers import Tokenizer
 from calibrator.lab.data.corruptions import corrupt_rows
 from calibrator.lab.data.corruptions.sentences import OFF_TOPIC
 from calibrator.lab.training.fits.inspection.config import InspectorConfig
-from calibrator.lab.training.fits.inspection.symbolic_tasks import symbolic_rows
+from calibrator.lab.training.fits.inspection.symbolic_kinds import KINDS, SymbolicTask
 from calibrator.readers.inspection.inspector import CHECKS, RELEVANCE, SEEN, inspect
 from calibrator.readers.inspection.relevance import Pieces
 from calibrator.rows.rows import Row
 from calibrator.text.stripping import strip_addresses, without_question
 from calibrator.text.word_pieces import Layout, encode
+
+BENCHMARK = "symbolic tasks"
+SHORT_SHARE = 0.15  # share of the replies that are the answer alone
+
+_STARTS = (
+    *("", "", ""),
+    "Let's go through it one by one.",
+    "I work from left to right.",
+    "We keep track of the state after each step.",
+    "Here is the working.",
+    "First I write down what is given, then I follow it.",
+)
+_ENDS = (
+    *("So the answer is {}.", "So the answer is {}", "Answer: {}", "The result is {}."),
+    *("Final answer: {}", "That leaves {}.", "**{}**", "Therefore: {}"),
+)
 
 Floats = NDArray[np.float32]
 
@@ -159,9 +179,9 @@ def plain_lessons(config: InspectorConfig, rng: random.Random) -> Iterator[Lesso
     pairs = plain_requests()
     for at, (request, reply) in enumerate(pairs):
         others = rng.sample([pair for pair in pairs if pair is not pairs[at]], PLAIN_OTHERS)
-        told = [(reply, ""), *((other, PLAIN_FAULTS[0]) for _, other in others)]
-        told.append((rng.choice(OFF_TOPIC), PLAIN_FAULTS[1]))
-        for answer, fault in told:
+        replies = [(reply, ""), *((other, PLAIN_FAULTS[0]) for _, other in others)]
+        replies.append((rng.choice(OFF_TOPIC), PLAIN_FAULTS[1]))
+        for answer, fault in replies:
             yield Lesson(request, answer, PLAIN, fault, True, config.plain_weight)
 
 
@@ -189,3 +209,45 @@ def seen_in(
             both = ids[2 * at], ids[2 * at + 1]
             found[start + at] = inspect(each.question, each.answer, *both, pieces)
     return found
+
+
+def symbolic_rows(count: int, seed: int, kinds: Sequence[str] = ()) -> Iterator[Row]:
+    """Yield `count` rows with a right reply each, to tasks of all kinds in turn.
+
+    `kinds` names the kinds to use, such as `brackets`; all if empty. A row has no model, and the
+    benchmark `symbolic tasks`. The same seed gives the same rows.
+    """
+    rng = random.Random(seed)
+    names = list(kinds) or list(KINDS)
+    for at in range(count):
+        task = KINDS[names[at % len(names)]](rng)
+        question, answer = _task_question(task, rng), _task_answer(task, rng)
+        named = (None, BENCHMARK, None, f"{BENCHMARK} {at}")
+        yield Row(question, answer, *named, 1, None, {"gold": task.answer})
+
+
+def _task_question(task: SymbolicTask, rng: random.Random) -> str:
+    """Return the task's question in a random wording: instruction and input, in either order."""
+    does = rng.choice(task.does)
+    forms = (f"{does}: {task.material}", f"{does}\n{task.material}", f"{task.material}\n{does}.")
+    return rng.choice((*forms, f'{does}: "{task.material}"'))
+
+
+def _task_answer(task: SymbolicTask, rng: random.Random) -> str:
+    """Return the answer alone, or at the end of the working in one of several forms.
+
+    Those are numbered steps, a list, sentences and others, with a random beginning and end.
+    """
+    steps = list(task.steps)
+    if rng.random() < SHORT_SHARE:
+        return task.answer
+    form = rng.randrange(6)
+    if form == 0:
+        steps = [f"{at}. {step}" for at, step in enumerate(steps, 1)]
+    elif form == 1:
+        steps = [f"Step {at}: {step}." for at, step in enumerate(steps, 1)]
+    elif form == 2:
+        steps = [f"- {step}" for step in steps]
+    working = ("; " if form == 4 else ". " if form == 5 else "\n").join(steps)
+    parts = (rng.choice(_STARTS), working, rng.choice(_ENDS).format(task.answer))
+    return rng.choice(("\n", "\n\n", " ")).join(part for part in parts if part)

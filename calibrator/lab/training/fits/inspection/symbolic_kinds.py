@@ -34,7 +34,7 @@ class SymbolicTask:
     """An instruction, its input, the steps of the working, and the right answer."""
 
     does: tuple[str, ...]  # wordings of the instruction
-    given: str
+    material: str
     steps: tuple[str, ...]
     answer: str
 
@@ -72,17 +72,17 @@ def _stack(rng: random.Random) -> SymbolicTask:
     A step has the stack after each operation.
     """
     stack: list[str] = []
-    given, steps = [], []
+    operations, steps = [], []
     for _ in range(rng.randint(4, 16)):
         if stack and rng.random() < 0.4:
-            given.append("pop")
+            operations.append("pop")
             stack.pop()
         else:
             stack.append(rng.choice(_LETTERS))
-            given.append(f"push {stack[-1]}")
-        steps.append(f"{given[-1]}: [{', '.join(stack)}]")
+            operations.append(f"push {stack[-1]}")
+        steps.append(f"{operations[-1]}: [{', '.join(stack)}]")
     does = "What is on the stack in the end", "Run these operations", "Stack machine"
-    return SymbolicTask(does, ", ".join(given), tuple(steps), f"[{', '.join(stack)}]")
+    return SymbolicTask(does, ", ".join(operations), tuple(steps), f"[{', '.join(stack)}]")
 
 
 def _sorting_task(rng: random.Random) -> SymbolicTask:
@@ -152,16 +152,16 @@ def _swaps(rng: random.Random) -> SymbolicTask:
     """
     people = rng.sample(_PEOPLE, rng.randint(3, 5))
     held = dict(zip(people, rng.sample(_THINGS, len(people)), strict=True))
-    given = [", ".join(f"{who} has the {what}" for who, what in held.items())]
+    story = [", ".join(f"{who} has the {what}" for who, what in held.items())]
     steps = []
     for _ in range(rng.randint(2, 6)):
         one, other = rng.sample(people, 2)
         held[one], held[other] = held[other], held[one]
-        given.append(f"{one} and {other} swap")
+        story.append(f"{one} and {other} swap")
         steps.append(f"{one} <-> {other}: " + ", ".join(f"{a}: {b}" for a, b in held.items()))
     who = rng.choice(people)
     does = f"What does {who} hold in the end", f"At the end, {who} has ..."
-    return SymbolicTask(does, ". ".join(given), tuple(steps), held[who])
+    return SymbolicTask(does, ". ".join(story), tuple(steps), held[who])
 
 
 def _walk(rng: random.Random) -> SymbolicTask:
@@ -186,13 +186,13 @@ def _rewriting_task(rng: random.Random) -> SymbolicTask:
     """
     rules = {each: "".join(rng.choices("ABC", k=rng.randint(1, 2))) for each in "ABC"}
     text = "".join(rng.choices("ABC", k=rng.randint(1, 3)))
-    told = ", ".join(f"{left} -> {right}" for left, right in rules.items())
-    given, rounds, steps = f"{text}, rules {told}", rng.randint(2, 4), []
+    rules_text = ", ".join(f"{left} -> {right}" for left, right in rules.items())
+    material, rounds, steps = f"{text}, rules {rules_text}", rng.randint(2, 4), []
     for _ in range(rounds):
         text = "".join(rules[each] for each in text)
         steps.append(text)
     does = f"Apply the rules {rounds} times", f"String after {rounds} rounds"
-    return SymbolicTask(does, given, tuple(steps), text)
+    return SymbolicTask(does, material, tuple(steps), text)
 
 
 def _binary_sum(rng: random.Random) -> SymbolicTask:
@@ -233,14 +233,14 @@ def _counting_task(rng: random.Random) -> SymbolicTask:
 def _pattern(rng: random.Random) -> SymbolicTask:
     """Make a repeating pattern such as `X O X O X`, and ask for the next sign."""
     part = rng.choices("XO-^v", k=rng.randint(2, 4))
-    shown = rng.randint(len(part) * 2, len(part) * 4)
-    signs = [part[at % len(part)] for at in range(shown)]
+    count = rng.randint(len(part) * 2, len(part) * 4)
+    signs = [part[at % len(part)] for at in range(count)]
     steps = (
         f"the part {' '.join(part)} repeats",
-        f"{shown} shown, {shown % len(part)} of a new one",
+        f"{count} shown, {count % len(part)} of a new one",
     )
     does = "What comes next", "Continue the pattern", "Next symbol"
-    return SymbolicTask(does, " ".join(signs), steps, part[shown % len(part)])
+    return SymbolicTask(does, " ".join(signs), steps, part[count % len(part)])
 
 
 def _sets(rng: random.Random) -> SymbolicTask:
@@ -251,25 +251,25 @@ def _sets(rng: random.Random) -> SymbolicTask:
     """
     sets = [sorted(rng.sample(_LETTERS[:9], rng.randint(2, 6))) for _ in range(rng.randint(2, 4))]
     found, steps = set(sets[0]), []
-    given = "{" + ", ".join(sets[0]) + "}"
+    expression = "{" + ", ".join(sets[0]) + "}"
     for each in sets[1:]:
         sign = rng.choice((_UNION, _COMMON, "\\"))
         other = set(each)
         found = {_UNION: found | other, _COMMON: found & other, "\\": found - other}[sign]
         written = "{" + ", ".join(each) + "}"
-        given = f"({given} {sign} {written})"
+        expression = f"({expression} {sign} {written})"
         steps.append(f"{sign} {written}: {{{', '.join(sorted(found))}}}")
     does = "Which set is it", "Simplify", "Elements of"
-    return SymbolicTask(does, given, tuple(steps), "{" + ", ".join(sorted(found)) + "}")
+    return SymbolicTask(does, expression, tuple(steps), "{" + ", ".join(sorted(found)) + "}")
 
 
 def _cipher(rng: random.Random) -> SymbolicTask:
     """Make a word and a key from 1 to 9, and ask for each letter shifted by the key."""
     word, by = "".join(_words(rng, 1, 2)), rng.randint(1, 9)
-    told = [_LETTERS[(_LETTERS.index(each) + by) % 26] for each in word]
-    steps = [f"{a} + {by} -> {b}" for a, b in zip(word, told, strict=True)]
+    shifted = [_LETTERS[(_LETTERS.index(each) + by) % 26] for each in word]
+    steps = [f"{a} + {by} -> {b}" for a, b in zip(word, shifted, strict=True)]
     does = f"Shift each letter by {by}", f"Caesar cipher, key {by}"
-    return SymbolicTask(does, word, tuple(steps), "".join(told))
+    return SymbolicTask(does, word, tuple(steps), "".join(shifted))
 
 
 def _nesting_task(rng: random.Random) -> SymbolicTask:
@@ -295,26 +295,26 @@ def _order(rng: random.Random) -> SymbolicTask:
     people = rng.sample(_PEOPLE, rng.randint(3, 6))
     facts = [f"{a} stands left of {b}" for a, b in pairwise(people)]
     steps = [" < ".join(people[:at]) for at in range(2, len(people) + 1)]
-    at, given = rng.randrange(len(people)), facts[:]
-    rng.shuffle(given)
+    at, shuffled = rng.randrange(len(people)), facts[:]
+    rng.shuffle(shuffled)
     does = f"Who stands at place {at + 1} from the left", f"Name the person in position {at + 1}"
-    return SymbolicTask(does, "; ".join(given), tuple(steps), people[at])
+    return SymbolicTask(does, "; ".join(shuffled), tuple(steps), people[at])
 
 
 def _edits(rng: random.Random) -> SymbolicTask:
     """Make a series of edits of a string, such as `append k, reverse`, and ask for the result."""
     text = "".join(_words(rng, 1, 1)) + rng.choice(_LETTERS)
-    given, steps = [f"start with {text}"], []
+    edits, steps = [f"start with {text}"], []
     for _ in range(rng.randint(2, 6)):
         letter = rng.choice(_LETTERS)
         way = rng.randrange(4) if len(text) > 2 else 0
         ways = text + letter, letter + text, text[:-1], text[::-1]
         names = f"append {letter}", f"prepend {letter}", "drop the last", "reverse"
         text = ways[way]
-        given.append(names[way])
+        edits.append(names[way])
         steps.append(f"{names[way]}: {text}")
     does = "What is the string now", "Follow the edits", "Result of the edits"
-    return SymbolicTask(does, ", ".join(given), tuple(steps), text)
+    return SymbolicTask(does, ", ".join(edits), tuple(steps), text)
 
 
 KINDS: dict[str, Callable[[random.Random], SymbolicTask]] = {

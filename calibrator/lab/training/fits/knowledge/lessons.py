@@ -57,14 +57,14 @@ def pairs_of_rows(rows: Sequence[Row], config: KnowledgeConfig, seed: int) -> li
     counts as wrong.
     """
     rng = random.Random(seed)
-    asked: dict[str, dict[str, tuple[list[str], list[str]]]] = defaultdict(dict)
+    by_benchmark: dict[str, dict[str, tuple[list[str], list[str]]]] = defaultdict(dict)
     for row in rows:
         answer = without_question(row.question, strip_addresses(row.answer))
         if row.tool_use is None and is_short(row.question, answer):
-            replies = asked[row.benchmark or ""].setdefault(row.question, ([], []))
+            replies = by_benchmark[row.benchmark or ""].setdefault(row.question, ([], []))
             replies[0 if row.correct else 1].append(answer)
     found = []
-    for benchmark, questions in sorted(asked.items()):
+    for benchmark, questions in sorted(by_benchmark.items()):
         both = sorted(question for question, replies in questions.items() if all(replies))
         for question in rng.sample(both, min(len(both), config.questions)):
             right, wrong = (

@@ -65,7 +65,7 @@ def relation_pairs(seed: int) -> Iterator[AnswerPair]:
             yield from _of_relation(relation, "back_", rng)
 
 
-def told_facts() -> list[tuple[str, str]]:
+def all_facts() -> list[tuple[str, str]]:
     """Return (subject, answer) of all relations, such as `("France", "Paris")`.
 
     After these come the single questions, each twice, as (question, right answer): in short and in
@@ -82,25 +82,29 @@ def _of_relation(relation: dict[str, Any], way: str, rng: random.Random) -> Iter
     `way` is "" or `back_`; then the questions ask for the subject by the answer. A wrong answer is
     the one in `wrong`, or a random answer of another subject.
     """
-    told = _split(relation["pairs"])
+    pairs = _split(relation["pairs"])
     if way:
-        told = [(answer, subject) for subject, answer in told]
-    given = dict(_split(relation["wrong"])) if "wrong" in relation else {}
+        pairs = [(answer, subject) for subject, answer in pairs]
+    wrong_answers = dict(_split(relation["wrong"])) if "wrong" in relation else {}
     known: dict[str, set[str]] = defaultdict(set)
-    for subject, answer in told:
+    for subject, answer in pairs:
         known[subject].add(answer)
-    every = sorted({answer for _, answer in told})
-    for subject, answer in told:
-        others = [given[subject]] if given else [x for x in every if x not in known[subject]]
+    every = sorted({answer for _, answer in pairs})
+    for subject, answer in pairs:
+        others = (
+            [wrong_answers[subject]]
+            if wrong_answers
+            else [x for x in every if x not in known[subject]]
+        )
         for question in relation[f"{way}questions"]:
-            asked = _capitalize(question.format(subject))
+            text_of_question = _capitalize(question.format(subject))
             for _ in range(WRONG_ANSWERS):
-                yield AnswerPair(asked, answer, rng.choice(others), relation["name"])
+                yield AnswerPair(text_of_question, answer, rng.choice(others), relation["name"])
             sentence = rng.choice(relation[f"{way}sentences"]).replace("{s}", subject)
             right, wrong = (
                 _capitalize(sentence.replace("{a}", text)) for text in (answer, rng.choice(others))
             )
-            yield AnswerPair(asked, right, wrong, relation["name"])
+            yield AnswerPair(text_of_question, right, wrong, relation["name"])
 
 
 def _split(pairs: str) -> list[tuple[str, str]]:

@@ -45,7 +45,7 @@ Array = NDArray[np.generic]
 PARTS: Final = 5
 QUARTERS: Final = 4
 TEST_ROWS, KNOWN_TEST_ROWS = 40, 400  # rows of a file
-OWN, USER, GIVEN = "own requests", "all in the request", "rules, turns or tools"
+OWN, USER, WITH_CONTEXT = "own requests", "all in the request", "rules, turns or tools"
 
 
 class ExampleVerdict(NamedTuple):
@@ -114,12 +114,12 @@ def _judge(
 
 
 def _group(example: TaskExample) -> str:
-    """Return the group of an example: `OWN`, or `GIVEN` with rules, turns or tools, else `USER`."""
+    """Return the group of an example: `OWN`, `WITH_CONTEXT` (rules, turns or tools), or `USER`."""
     if example.is_own:
         return OWN
     conversation = example.conversation
-    is_given = conversation.rules or conversation.earlier or example.has_tools
-    return GIVEN if is_given else USER
+    has_context = conversation.rules or conversation.earlier or example.has_tools
+    return WITH_CONTEXT if has_context else USER
 
 
 def _part(example: TaskExample) -> int:
@@ -154,7 +154,7 @@ def main(data: Path, benchmarks: bool = False) -> None:
         _print("known, benchmarks left out", [(row.source, row.is_flagged) for row in rows])
         return
     rows = list(judge_examples(data, TaskConfig()))
-    for group in (USER, GIVEN, OWN):
+    for group in (USER, WITH_CONTEXT, OWN):
         chosen = [row for row in rows if row.group == group and row.kind in KINDS]
         _print(f"unfamiliar, {group}", [(row.kind, row.is_flagged) for row in chosen])
     known = [row for row in rows if row.group == OWN and row.kind not in KINDS]

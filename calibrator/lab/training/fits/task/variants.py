@@ -81,7 +81,7 @@ def _known_variant(example: TaskExample, chance: random.Random) -> Conversation:
     """
     request = strip_wording(example.conversation.request)
     if chance.random() < 0.6:
-        changes = (relabel_options, _program, _asked_otherwise)
+        changes = (relabel_options, _program, _reword_question)
         request = next((new for change in changes if (new := change(request, chance))), request)
     if chance.random() < 0.35:
         request = chance.choice(_BEFORE_QUESTION) + request
@@ -117,22 +117,22 @@ def _program(question: str, chance: random.Random) -> str:
         return ""
     task = " ".join(found[1].split())
     task = task.removeprefix("Write a function to ").removeprefix("Write a python function to ")
-    asked = chance.choice(("Write a Python function to ", "Write a function to ", "Implement: "))
-    return asked + task[:1].lower() + task[1:]
+    opening = chance.choice(("Write a Python function to ", "Write a function to ", "Implement: "))
+    return opening + task[:1].lower() + task[1:]
 
 
-def _asked_otherwise(question: str, chance: random.Random) -> str:
+def _reword_question(question: str, chance: random.Random) -> str:
     """Return `What is the X?` as `Name the X.`, `Who ..?` as `Tell me who ..?`, or another verb.
 
     The first two are for questions of under 200 characters; a verb such as `Compute` is replaced by
     another in any. The text is empty if none applies.
     """
     if len(question) < 200 and (found := _WHAT_IS.match(question)):
-        asked = chance.choice(("Name ", "Give ", "State ", "Tell me ", ""))
-        return f"{asked}{found[1]} {question[found.end() :].strip().rstrip('?')}".strip() + "."
+        opening = chance.choice(("Name ", "Give ", "State ", "Tell me ", ""))
+        return f"{opening}{found[1]} {question[found.end() :].strip().rstrip('?')}".strip() + "."
     if len(question) < 200 and _WH_WORD.match(question):
-        asked = chance.choice(("Tell me ", "Do you know ", "Can you tell me ", "I want to know "))
-        return asked + question[:1].lower() + question[1:]
+        opening = chance.choice(("Tell me ", "Do you know ", "Can you tell me ", "I want to know "))
+        return opening + question[:1].lower() + question[1:]
     if found := _COMPUTES.search(question):
         verbs = ("Compute", "Calculate", "Determine", "Evaluate", "Work out", "Find", "Give")
         return question[: found.start()] + chance.choice(verbs) + question[found.end() :]
@@ -189,8 +189,8 @@ def _unwrap_rules(rules: str) -> str:
     return rules.removesuffix("\n\nStay with the context.")
 
 
-def _join_request(asked: str, text: str, chance: random.Random) -> str:
-    """Return an instruction (`asked`) and a text as one, in random order.
+def _join_request(instruction: str, text: str, chance: random.Random) -> str:
+    """Return an instruction (`instruction`) and a text as one, in random order.
 
     The text gets a random label such as `Text:`, marks around it, or none.
     """
@@ -199,4 +199,4 @@ def _join_request(asked: str, text: str, chance: random.Random) -> str:
     labelled = f"{label}{chance.choice((' ', gap))}{text}" if label else text
     if label in ("---", '"""'):
         labelled = f"{label}\n{text}\n{label}"
-    return chance.choice((f"{asked}{gap}{labelled}", f"{labelled}{gap}{asked}"))
+    return chance.choice((f"{instruction}{gap}{labelled}", f"{labelled}{gap}{instruction}"))

@@ -12,8 +12,7 @@ import pytest
 from scipy.stats import binomtest
 
 from calibrator.errors import JudgingError
-from calibrator.lab.data.benchmarks.label_audit import ANSWER, audit, draw_rows
-from calibrator.lab.data.benchmarks.self_preference import self_preference
+from calibrator.lab.data.benchmarks.label_checks import ANSWER, audit, draw_rows, self_preference
 from tests.running.live_proxy import run_cli
 
 Json = dict[str, Any]

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from calibrator.lab.data.corruptions.numbers import (
+from calibrator.lab.data.corruptions.kinds import (
     arrival_changed,
     last_number_changed,
     move_number,

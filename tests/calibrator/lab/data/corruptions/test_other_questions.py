@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from calibrator.lab.data.corruptions.other_questions import nearest_questions, question_key
+from calibrator.lab.data.corruptions.kinds import nearest_questions, question_key
 
 WORDS = [f"w{n}" for n in range(60)]
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from calibrator.lab.data.corruptions.wording import (
+from calibrator.lab.data.corruptions.kinds import (
     MIN_CUT,
     cut_off,
     entity_swapped,

@@ -6,7 +6,14 @@ import random
 
 import pytest
 
-from calibrator.lab.data.evidence.corpora import from_passages, split_sentences
+from calibrator.lab.data.evidence.corpora import (
+    HARMLESS,
+    contract,
+    from_passages,
+    rewrite_date,
+    shorten,
+    split_sentences,
+)
 from calibrator.lab.data.evidence.edits import (
     ADDITIONS,
     CHANGES,
@@ -20,7 +27,6 @@ from calibrator.lab.data.evidence.edits import (
     exchange_names,
     remove_negation,
 )
-from calibrator.lab.data.evidence.rewording import HARMLESS, contract, rewrite_date, shorten
 
 PASSAGE = (
     "The bridge at Halden was opened on 3 May 1931 by the engineer Ingrid Moe."

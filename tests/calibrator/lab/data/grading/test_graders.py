@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from calibrator.lab.collecting.run import rubric_messages, verdict_in
 from calibrator.lab.data.grading.graders import GraderName, Why, grade, stated_answer
-from calibrator.lab.data.grading.rubric import rubric_messages, verdict_in
 
 
 @pytest.mark.parametrize(

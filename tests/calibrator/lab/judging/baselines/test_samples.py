@@ -11,10 +11,11 @@ from scipy.sparse.csgraph import connected_components
 from scipy.special import log_softmax
 from scipy.stats import entropy
 
-from calibrator.lab.judging.baselines.entailment import lexical_entailment, normalize_text
 from calibrator.lab.judging.baselines.samples import (
     ReplySamples,
+    lexical_entailment,
     likelihoods,
+    normalize_text,
     rouge_l,
     token_certainty,
 )

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from sklearn.model_selection import train_test_split
 
-from calibrator.lab.judging.baselines.asked_judge import judge_prompt, judged_in
-from calibrator.lab.judging.baselines.halves import halves
+from calibrator.lab.collecting.eliciting import judge_prompt, judged_in
 from calibrator.lab.judging.baselines.stated import stated_in, stated_prompt, without_stated
+from calibrator.lab.paper.sections.scored import halves
 
 
 @pytest.mark.parametrize(

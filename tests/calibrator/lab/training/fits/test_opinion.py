@@ -17,8 +17,7 @@ from calibrator.checkpoints.checkpoint import read_config
 from calibrator.embedded.calibrator import EmbeddedCalibrator
 from calibrator.embedded.parts import read_checkpoint
 from calibrator.errors import JudgingError, TrainingError
-from calibrator.lab.studies.trained.opinion_leave_out import readers_without
-from calibrator.lab.studies.trained.opinion_study import study_opinions
+from calibrator.lab.studies.trained.opinion_study import readers_without, study_opinions
 from calibrator.lab.training import opinion_folds as folds
 from calibrator.lab.training import tower_stage
 from calibrator.lab.training.fits.opinion import OpinionConfig

@@ -20,8 +20,8 @@ from calibrator.embedded.parts import (
     shift_confidence,
     stated_in,
 )
-from calibrator.lab.training.extending import write_extended
 from calibrator.lab.training.stages.abilities import AbilityConfig, fit_abilities
+from calibrator.lab.training.write_checkpoint import write_extended
 from calibrator.recalibration.curves import sigmoid
 from calibrator.rows.rows import Row, parse_row
 

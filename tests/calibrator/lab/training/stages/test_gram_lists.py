@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from calibrator.features.ngrams import PARTS
 from calibrator.features.tower import BUCKETS, TowerRow, tower_row
-from calibrator.lab.training.stages.gram_lists import GramLists, TableAdam, gram_sums
+from calibrator.lab.training.stages.tower import GramLists, TableAdam, gram_sums
 
 TEXTS = ("who wrote it", "a long book of long words", "", "7 times 8", "who wrote a long book")
 

@@ -9,9 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from calibrator.lab.training.fits.inspection.config import InspectorConfig
-from calibrator.lab.training.fits.inspection.lessons import lessons_of
+from calibrator.lab.training.fits.inspection.lessons import BENCHMARK, lessons_of, symbolic_rows
 from calibrator.lab.training.fits.inspection.symbolic_kinds import KINDS, SymbolicTask
-from calibrator.lab.training.fits.inspection.symbolic_tasks import BENCHMARK, symbolic_rows
 from tests.calibrator.readers.inspection.test_inspector import rows
 
 CLOSES = {"(": ")", "[": "]", "{": "}", "<": ">"}
@@ -26,16 +25,16 @@ def are_closed(given: str) -> bool:
 
 
 def of_brackets(task: SymbolicTask) -> bool:
-    return are_closed(task.given + ("" if task.answer == "nothing" else task.answer))
+    return are_closed(task.material + ("" if task.answer == "nothing" else task.answer))
 
 
 def of_truth(task: SymbolicTask) -> bool:
-    text = task.given.replace("T", "True").replace("F", "False").replace("!", "1 - ")
+    text = task.material.replace("T", "True").replace("F", "False").replace("!", "1 - ")
     return bool(eval(text)) == (task.answer == "true")
 
 
 def of_binary(task: SymbolicTask) -> bool:
-    one, other = task.given.split(" + ")
+    one, other = task.material.split(" + ")
     return int(task.answer, 2) == int(one, 2) + int(other, 2)
 
 
@@ -43,24 +42,24 @@ def of_roman(task: SymbolicTask) -> bool:
     worth = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
     signs = [worth[sign] for sign in task.answer]
     pairs = zip(signs, [*signs[1:], 0], strict=True)
-    return sum(-one if one < after else one for one, after in pairs) == int(task.given)
+    return sum(-one if one < after else one for one, after in pairs) == int(task.material)
 
 
 def of_walk(task: SymbolicTask) -> bool:
-    count = task.given.split().count
+    count = task.material.split().count
     return task.answer == f"({count('E') - count('W')}, {count('N') - count('S')})"
 
 
 def of_pattern(task: SymbolicTask) -> bool:
     """Return whether symbols and answer repeat with the period that the working names."""
-    signs = [*task.given.split(), task.answer]
+    signs = [*task.material.split(), task.answer]
     period = len(task.steps[0].removeprefix("the part ").removesuffix(" repeats").split())
     return signs[period:] == signs[:-period]
 
 
 def of_order(task: SymbolicTask) -> bool:
     """As many people stand left of the one named as the place says."""
-    left_of = dict(fact.split(" stands left of ")[::-1] for fact in task.given.split("; "))
+    left_of = dict(fact.split(" stands left of ")[::-1] for fact in task.material.split("; "))
     place = int(re.findall(r"\d+", task.does[0])[0])
     who, found = task.answer, 1
     while who in left_of:
@@ -69,7 +68,7 @@ def of_order(task: SymbolicTask) -> bool:
 
 
 def of_swaps(task: SymbolicTask) -> bool:
-    given, *swaps = task.given.split(". ")
+    given, *swaps = task.material.split(". ")
     held = dict(each.split(" has the ") for each in given.split(", "))
     for swap in swaps:
         one, other = swap.removesuffix(" swap").split(" and ")
@@ -80,21 +79,21 @@ def of_swaps(task: SymbolicTask) -> bool:
 RIGHT: dict[str, Callable[[SymbolicTask], bool]] = {
     "brackets": of_brackets,
     "stack": lambda task: task.steps[-1].endswith(f": {task.answer}"),
-    "sorting": lambda task: task.answer.split() == sorted(task.given.split()),
-    "numbers": lambda task: task.answer.split() == sorted(task.given.split(), key=int),
-    "reversing": lambda task: task.answer[::-1] == task.given,
-    "last letters": lambda task: task.answer == "".join(re.findall(r"\w(?=,|$)", task.given)),
+    "sorting": lambda task: task.answer.split() == sorted(task.material.split()),
+    "numbers": lambda task: task.answer.split() == sorted(task.material.split(), key=int),
+    "reversing": lambda task: task.answer[::-1] == task.material,
+    "last letters": lambda task: task.answer == "".join(re.findall(r"\w(?=,|$)", task.material)),
     "truth": of_truth,
     "swaps": of_swaps,
     "walk": of_walk,
     "rewriting": lambda task: task.steps[-1] == task.answer and set(task.answer) <= set("ABC"),
     "binary": of_binary,
     "roman": of_roman,
-    "counting": lambda task: int(task.answer) == task.given.split().count(task.does[1][-1]),
+    "counting": lambda task: int(task.answer) == task.material.split().count(task.does[1][-1]),
     "pattern": of_pattern,
     "sets": lambda task: task.steps[-1].endswith(f": {task.answer}"),
-    "cipher": lambda task: len(task.answer) == len(task.given) == len(task.steps),
-    "nested": lambda task: eval(task.given) == int(task.answer),
+    "cipher": lambda task: len(task.answer) == len(task.material) == len(task.steps),
+    "nested": lambda task: eval(task.material) == int(task.answer),
     "order": of_order,
     "edits": lambda task: task.steps[-1].endswith(f": {task.answer}"),
 }

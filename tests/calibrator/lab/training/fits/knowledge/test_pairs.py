@@ -9,9 +9,9 @@ from calibrator.lab.judging.sensitivity.everyday import EverydayQuestion, everyd
 from calibrator.lab.training.fits.knowledge.pairs import (
     HELD_OUT,
     AnswerPair,
+    all_facts,
     relation_pairs,
     single_pairs,
-    told_facts,
 )
 
 _OF_NO_CONTENT = """
@@ -33,7 +33,7 @@ def taught() -> list[AnswerPair]:
 def test_there_are_thousands_over_many_relations() -> None:
     """Two thousand facts of fifty relations, and 350 single questions; right is never wrong."""
     pairs = taught()
-    assert len(told_facts()) > 2_000
+    assert len(all_facts()) > 2_000
     assert len({pair.group for pair in pairs}) > 45
     assert len(single_pairs()) == 700
     assert all(pair.question and pair.right and pair.wrong for pair in pairs)
@@ -60,7 +60,7 @@ def test_no_fact_of_the_sixty_is_taught() -> None:
     asked = {one.question.casefold() for one in everyday}
     every = [*taught(), *single_pairs(HELD_OUT)]
     assert [pair.question for pair in every if pair.question.casefold() in asked] == []
-    facts = [*told_facts(), *((pair.question, pair.right) for pair in every)]
+    facts = [*all_facts(), *((pair.question, pair.right) for pair in every)]
     found = [
         (one.question, question, answer)
         for one in everyday

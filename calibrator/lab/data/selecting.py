@@ -1,18 +1,28 @@
-"""Pairs for preference training: the surest and the least sure reply to a question (paper P01).
+"""Selection of scored rows for training: the surest, or pairs of a sure and an unsure reply.
 
-A pair is made where their confidences are far enough apart. Files are read twice. Only the
-positions of the two replies to each question are kept in between.
+- the surest rows of files: a share of them, or those above a threshold (paper P03);
+- pairs for preference training: the surest and the least sure reply to a question, where their
+  confidences are far enough apart (paper P01).
+
+Files may be larger than memory. They are read line by line and twice, first for the confidences;
+eight bytes a row are kept, or the positions of the two replies to each question.
 """
 
 from __future__ import annotations
 
+import json
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from calibrator.lab.data.selecting.scored_lines import Json, ScoredLine, scored_lines
+import numpy as np
 
+from calibrator.errors import JudgingError, RowError
+from calibrator.rows.rows import read_lines
+
+Json = dict[str, Any]
 Place = tuple[int, int]
 
 
@@ -138,3 +148,119 @@ def _reply(raw: Json, *, is_message: bool) -> Any:
     if not is_message:
         return response
     return [response if isinstance(response, dict) else {"role": "assistant", "content": response}]
+
+
+@dataclass
+class Tally:
+    """The number of rows, of those with a label, and of the right ones among these."""
+
+    rows: int = 0
+    labelled: int = 0
+    right: int = 0
+
+    def count(self, row: ScoredLine) -> None:
+        """Count a row, and if it has a label also this and whether it is right."""
+        self.rows += 1
+        if row.correct is not None:
+            self.labelled += 1
+            self.right += row.correct
+
+    @property
+    def accuracy(self) -> float:
+        """The share of right rows among the labelled ones; nan for none."""
+        return self.right / self.labelled if self.labelled else float("nan")
+
+
+@dataclass
+class Filter:
+    """Keeps rows of confidence at or above `threshold`, and of those at it `at_it` at most."""
+
+    threshold: float
+    at_it: int | None = None
+    seen: Tally = field(default_factory=Tally)
+    kept: Tally = field(default_factory=Tally)
+
+    def keep(self, paths: Sequence[Path]) -> Iterator[ScoredLine]:
+        """Yield the rows that are kept, in the files' order, and count seen and kept rows.
+
+        Rows at the threshold are kept until there are `at_it` of them; all of them if that
+        is None.
+        """
+        left = self.at_it
+        for row in scored_lines(paths):
+            self.seen.count(row)
+            if row.confidence < self.threshold:
+                continue
+            if row.confidence == self.threshold and left is not None:
+                if left == 0:
+                    continue
+                left -= 1
+            self.kept.count(row)
+            yield row
+
+
+def of_share(paths: Sequence[Path], share: float) -> Filter:
+    """Return a filter that keeps a share (0 to 1) of the rows, those of highest confidence.
+
+    At least one row is kept; of equal ones the first. The files are read once for it. Raises
+    JudgingError if there is no row.
+    """
+    confidences = np.frombuffer(array("d", (row.confidence for row in scored_lines(paths))))
+    if not len(confidences):
+        raise JudgingError("there is no row to keep")
+    count = max(1, round(share * len(confidences)))
+    ordered = np.partition(confidences, len(confidences) - count)
+    threshold = float(ordered[len(confidences) - count])
+    return Filter(threshold, count - int((confidences > threshold).sum()))
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredLine:
+    """A row, unchanged, with its file and line; `correct` is None where it has no label."""
+
+    file: int
+    line: int
+    raw: Json
+
+    @property
+    def confidence(self) -> float:
+        return float(self.raw["confidence"])
+
+    @property
+    def correct(self) -> bool | None:
+        value = self.raw.get("correct")
+        return None if value is None else bool(value)
+
+
+def scored_lines(paths: Sequence[Path]) -> Iterator[ScoredLine]:
+    """Yield each row of the files, in order; empty lines are skipped.
+
+    Raises RowError for a line that cannot be read, is no JSON, or has no valid confidence or
+    label.
+    """
+    for number, path in enumerate(paths):
+        for line, text in read_lines(path):
+            if isinstance(text, RowError):
+                raise text
+            if text.strip():
+                yield ScoredLine(number, line, _row(str(path), line, text))
+
+
+def _row(source: str, line: int, text: bytes) -> Json:
+    """Parse a line that `pinocchio score` wrote, and return its object.
+
+    Raises RowError if it is no JSON object, if `confidence` is no number from 0 to 1, or if
+    `correct` is not 0, 1 or null.
+    """
+    try:
+        raw = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise RowError(source, line, f"not JSON: {error}") from error
+    confidence = raw.get("confidence") if isinstance(raw, dict) else None
+    if isinstance(confidence, bool) or not isinstance(confidence, int | float):
+        raise RowError(source, line, "the row has no confidence; `pinocchio score` adds it")
+    if not 0 <= confidence <= 1:
+        raise RowError(source, line, f"'confidence' must be from 0 to 1, not {confidence!r}")
+    if raw.get("correct") not in (None, 0, 1):
+        raise RowError(source, line, f"'correct' must be 0 or 1, not {raw['correct']!r}")
+    return raw  # type: ignore[no-any-return]  # an object, as its confidence says

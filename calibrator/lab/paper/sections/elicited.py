@@ -43,7 +43,7 @@ SAMPLED: Mapping[str, Callable[[ReplySamples], float]] = {
 BUDGETS = (5, 10, 20, 40)  # numbers of samples (M02)
 
 
-def asked_table(scored: ScoredRows) -> TableContent:
+def elicited_table(scored: ScoredRows) -> TableContent:
     """Return the table for J06, J08, M01, M02, M07: baselines that ask models.
 
     Each is judged on the rows that hold its data, and so is the calibrator beside it. Raises
@@ -124,8 +124,8 @@ def _is_judged_by(judge: str, raw: Mapping[str, Any]) -> bool:
 
 def samples_of(row: Row) -> list[str]:
     """Return the texts of a row's `samples`; [] if it has no list of them."""
-    given = row.raw.get("samples")
-    return [str(each) for each in given] if isinstance(given, list) else []
+    samples = row.raw.get("samples")
+    return [str(each) for each in samples] if isinstance(samples, list) else []
 
 
 def _samples(scored: ScoredRows, made: TableContent) -> None:
@@ -141,11 +141,11 @@ def _samples(scored: ScoredRows, made: TableContent) -> None:
         return
     most = min(len(samples_of(scored.rows[i])) for i in at)
     for budget in sorted({count for count in (*BUDGETS, most) if count <= most}):
-        asked = [
+        sampled = [
             ReplySamples(scored.rows[i].answer, samples_of(scored.rows[i])[:budget]) for i in at
         ]
         for name, measure in SAMPLED.items():
-            found = np.array([measure(each) for each in asked])
+            found = np.array([measure(each) for each in sampled])
             row = "M02" if budget != min(most, BUDGETS[1]) else "M01"
             _add(made, scored, at, f"{name}, {budget} samples", found, budget, row)
 

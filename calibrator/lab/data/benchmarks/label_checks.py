@@ -1,15 +1,20 @@
-"""Self-preference of judges, measured with two judges of the same replies (D07).
+"""Checks of labels: an audit of a sample, and the self-preference of judges.
 
-For each judge that answered too, the preference is how much more often it calls its own model's
-replies correct than the other judge does, minus the same difference on other models' replies. 0 is
-fair. The other judge's verdicts control for the quality of the replies, and the replies of other
-models for the leniency of the judge. The interval resamples questions.
+The audit is the error rate of a random sample that a person looks at (D06). The rate has Wilson's
+interval, so a sample without errors still gives an upper bound.
+
+Self-preference is measured with two judges of the same replies (D07). For each judge that answered
+too, the preference is how much more often it calls its own model's replies correct than the other
+judge does, minus the same difference on other models' replies. 0 is fair. The other judge's
+verdicts control for the quality of the replies, and the replies of other models for the leniency of
+the judge. The interval resamples questions.
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+import random
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,8 +22,12 @@ from typing import Any, Final
 import numpy as np
 
 from calibrator.errors import JudgingError
+from calibrator.metrics.intervals import Interval
 from calibrator.metrics.metrics import Floats
+from calibrator.metrics.sampling import wilson
 
+Json = dict[str, Any]
+ANSWER: Final = "label_is_right"  # the field that a person fills in: true or false
 RESAMPLES: Final = 2_000
 SEED: Final = 20_261_124
 
@@ -97,3 +106,45 @@ def _resample_gaps(rows: Sequence[Mapping[str, Any]], gaps: Floats, own: Any) ->
     rng = np.random.default_rng(SEED)
     counts = rng.multinomial(len(places), [1 / len(places)] * len(places), RESAMPLES)
     return np.array([_gap(gaps, own, each[question].astype(float)) for each in counts])
+
+
+@dataclass(frozen=True, slots=True)
+class LabelAudit:
+    """The result of an audited sample; `wrong_by` counts wrong labels by their grader."""
+
+    looked_at: int
+    wrong: int
+    rate: Interval
+    wrong_by: Mapping[str, int]
+    left: int  # rows that nobody has audited yet
+
+
+def draw_rows(rows: Sequence[Mapping[str, Any]], count: int, seed: int) -> list[Json]:
+    """Return copies of `count` random rows in their order, each with `label_is_right: null` first.
+
+    All rows are returned if there are fewer.
+    """
+    chosen = random.Random(seed).sample(range(len(rows)), min(count, len(rows)))
+    return [{ANSWER: None, **rows[at]} for at in sorted(chosen)]
+
+
+def audit(rows: Sequence[Mapping[str, Any]]) -> LabelAudit:
+    """Return the share of wrong labels in an audited sample, with Wilson's interval and counts.
+
+    A row's `label_is_right` is true, false, or null if nobody has audited it. Raises
+    JudgingError for another value, or if no row is audited.
+    """
+    for row in rows:
+        if row.get(ANSWER) not in (None, True, False):
+            raise JudgingError(f"{ANSWER!r} must be true, false or null, not {row[ANSWER]!r}")
+    looked_at = [row for row in rows if row.get(ANSWER) is not None]
+    if not looked_at:
+        raise JudgingError(f"no row says {ANSWER!r}: true where the label holds, false where not")
+    wrong = [row for row in looked_at if not row[ANSWER]]
+    return LabelAudit(
+        len(looked_at),
+        len(wrong),
+        wilson(len(wrong) / len(looked_at), len(looked_at)),
+        dict(sorted(Counter(str(row.get("graded_by") or "") for row in wrong).items())),
+        len(rows) - len(looked_at),
+    )
