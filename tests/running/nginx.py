@@ -33,8 +33,8 @@ http {{
 
 
 class Nginx:
-    """An nginx in a context; `seen_of` has the requests as nginx has read them, by the client's
-    port. With `behind`, it forwards to that port instead.
+    """An nginx in a context; `seen_of` has the requests as nginx has read them,
+    by the client's port. With `behind`, it forwards to that port instead.
     """
 
     def __init__(self, behind: int | None = None, more: str = "") -> None:
@@ -75,8 +75,8 @@ class Nginx:
 
 
 class _Behind(asyncio.Protocol):
-    """The recording server; nginx sends it HTTP/1.0, one request per connection, bodies with their
-    length.
+    """The recording server; nginx sends it HTTP/1.0, one
+    request per connection, bodies with their length.
     """
 
     def __init__(self, seen_of: defaultdict[int, list[Seen]]) -> None:
