@@ -446,8 +446,8 @@ def test_completions(start_responses: StartProxy, is_stream: bool) -> None:
     assert got.headers["x-pinocchio-confidence"] == "0.8000"
     texts = "".join(
         choice["text"]
-        for told in (events_in(got.body) if is_stream else [json.loads(got.body)])
-        for choice in told["choices"]
+        for body_or_chunk in (events_in(got.body) if is_stream else [json.loads(got.body)])
+        for choice in body_or_chunk["choices"]
     )
     assert texts == " sure p=0.8"
 

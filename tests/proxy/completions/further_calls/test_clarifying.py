@@ -146,9 +146,9 @@ def test_a_question_with_an_image_is_given_without_it(
     content = [{"type": "text", "text": "whose cat is this?"}, image]
     body = {"model": "ok", "messages": [{"role": "user", "content": content}]}
     assert told_in(proxy.post_raw(body), False)[0] == WHICH
-    given = upstream.requests[1].json()["messages"][1]["content"]
-    assert "whose cat is this?" in given
-    assert "base64" not in given
+    sent = upstream.requests[1].json()["messages"][1]["content"]
+    assert "whose cat is this?" in sent
+    assert "base64" not in sent
 
 
 # Where there is no question
