@@ -1,4 +1,4 @@
-"""The application starts at once, loads its calibrator meanwhile, and imports little."""
+"""The application: it answers at once, loads its calibrator meanwhile, and imports little."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_importing_the_application_loads_no_model_library() -> None:
 def test_the_first_answer_does_not_wait_for_the_calibrator(
     upstream: FaultyUpstream, tmp_path: Path
 ) -> None:
-    """A new process relays its first request at once, as `loading`; the time is printed."""
+    """A new process relays its first request at once, as `loading`; its time is printed."""
     started = time.perf_counter()
     process = subprocess.Popen(
         [sys.executable, "-c", SLOW_TO_LOAD, upstream.base_url, str(tmp_path)],
@@ -91,7 +91,7 @@ def test_the_first_answer_does_not_wait_for_the_calibrator(
 
 
 def test_the_shipped_calibrator_answers_as_it_is_started(tmp_path: Path) -> None:
-    """`pinocchio serve` with nothing but its defaults comes to score the demo's replies."""
+    """`pinocchio serve` with its defaults loads the calibrator and scores the demo's replies."""
     config = f"store: sqlite:///{tmp_path}/held.db"
     with ProxyProcess(tmp_path, config) as proxy:
         asked = question(first_question(), "demo")
@@ -104,7 +104,7 @@ def test_the_shipped_calibrator_answers_as_it_is_started(tmp_path: Path) -> None
 
 
 def test_nothing_is_opened_before_the_start(tmp_path: Path) -> None:
-    """Making the application opens no store and asks no upstream."""
+    """Creating the application opens no store and sends nothing to an upstream."""
     create_app(Config(store=f"sqlite:///{tmp_path}/held.db"))
     assert list(tmp_path.iterdir()) == []
 
@@ -121,7 +121,7 @@ def test_a_stopped_proxy_is_gone(upstream: FaultyUpstream, tmp_path: Path) -> No
 
 
 def test_a_websocket_is_refused(proxy: LiveProxy) -> None:
-    """There are no websockets; asking for one is refused or answered as plain HTTP."""
+    """The proxy has no websockets: a request for one is refused, or answered as plain HTTP."""
     headers = {
         "connection": "upgrade",
         "upgrade": "websocket",
@@ -134,7 +134,9 @@ def test_a_websocket_is_refused(proxy: LiveProxy) -> None:
 
 
 def test_the_start_says_how_to_use_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In one line, where a driver and the extra are there; torch is not imported for it."""
+    """Where a driver and the extra are present, one line at the
+    start says how to use a GPU; torch is not imported for it.
+    """
     is_loaded = "torch" in sys.modules
     monkeypatch.setattr(extras, "has_gpu_and_torch", partial(extras.has_gpu_and_torch, tmp_path))
     assert gpu_line(Config()) == []

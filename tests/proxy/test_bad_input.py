@@ -1,4 +1,4 @@
-"""Whatever a client sends, it gets OpenAI's envelope with a code, and the log no traceback."""
+"""Bad input: a client gets OpenAI's envelope with a code, and the log gets no traceback."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def small(start_proxy: StartProxy) -> LiveProxy:
 
 @pytest.mark.parametrize("name", BAD_BODIES)
 def test_a_bad_body_is_400(proxy: LiveProxy, upstream: FaultyUpstream, name: str) -> None:
-    """What cannot be read or routed is 400 with a code, and reaches no upstream."""
+    """A body that cannot be read or routed gets 400 with a code, and reaches no upstream."""
     body, code = BAD_BODIES[name]
     response = proxy.http.post("/v1/chat/completions", content=body)
     assert response.status_code == 400
@@ -53,13 +53,13 @@ def test_a_bad_body_is_400(proxy: LiveProxy, upstream: FaultyUpstream, name: str
 
 
 def test_a_place_in_the_json_is_named(proxy: LiveProxy) -> None:
-    """An error about JSON says where it breaks."""
+    """An error about JSON names the place where it breaks."""
     response = proxy.http.post("/v1/chat/completions", content=b'{"model":\n "ok",\n oops}')
     assert "line 3, column 2" in error_of(response)["message"]
 
 
 def test_an_encoded_request_is_read(proxy: LiveProxy, upstream: FaultyUpstream) -> None:
-    """A gzip request is routed and scored by what is in it, and arrives as it left."""
+    """A gzip request is routed and scored by its content, and reaches upstream unchanged."""
     body = gzip.compress(json.dumps(question("p=0.6")).encode())
     sent = {"content-encoding": "gzip"}
     response = proxy.http.post("/v1/chat/completions", content=body, headers=sent)
@@ -74,7 +74,7 @@ def test_an_encoded_request_is_read(proxy: LiveProxy, upstream: FaultyUpstream) 
 def test_an_encoding_that_cannot_be_read_is_refused(
     proxy: LiveProxy, upstream: FaultyUpstream, encoding: str, code: str
 ) -> None:
-    """What could be neither routed nor scored is 400 with a code."""
+    """An encoding with which a body can be neither routed nor scored gets 400 with a code."""
     body, sent = json.dumps(question("hi")).encode(), {"content-encoding": encoding}
     response = proxy.http.post("/v1/chat/completions", content=body, headers=sent)
     assert response.status_code == 400
@@ -88,7 +88,7 @@ def test_an_encoding_that_cannot_be_read_is_refused(
 def test_a_model_that_is_missing_is_upstreams_business(
     proxy: LiveProxy, upstream: FaultyUpstream, model: str
 ) -> None:
-    """Servers of a single model take requests without one; others name the mistake themselves."""
+    """A request without a model goes upstream, which may need none or name the mistake."""
     body = b"{" + model.encode() + MESSAGES + b"}"
     response = proxy.post_raw(body)
     assert upstream.last.body == body
@@ -112,13 +112,13 @@ def test_a_model_that_is_missing_is_upstreams_business(
 def test_odd_but_readable_bodies_go_upstream(
     proxy: LiveProxy, upstream: FaultyUpstream, body: bytes
 ) -> None:
-    """What can be routed is upstream's to judge, byte for byte."""
+    """A body that can be routed goes upstream byte for byte, however odd it is."""
     assert proxy.post_raw(body).status == 200
     assert upstream.last.body == body
 
 
 def test_upstreams_own_refusal_is_passed_on(proxy: LiveProxy) -> None:
-    """`messages` as a string is refused by the upstream, in its words and not as ours."""
+    """Upstream's refusal of `messages` that are a string arrives in its own words."""
     response = proxy.ask("", "demo", messages="hello")
     assert response.status_code == 400
     assert response.json()["error"]["param"] == "messages"
@@ -132,7 +132,7 @@ def test_upstreams_own_refusal_is_passed_on(proxy: LiveProxy) -> None:
 def test_a_body_over_the_limit_is_413(
     small: LiveProxy, upstream: FaultyUpstream, path: str
 ) -> None:
-    """A body over `limits.max_body` is 413 with a code and reaches no upstream."""
+    """A body over `limits.max_body` gets 413 with a code and reaches no upstream."""
     response = small.http.post(path, json=question("x" * 2_000))
     assert response.status_code == 413
     error = error_of(response)
@@ -142,7 +142,7 @@ def test_a_body_over_the_limit_is_413(
 
 
 def test_a_chunked_body_over_the_limit_is_413(small: LiveProxy, upstream: FaultyUpstream) -> None:
-    """A body that does not say its size is cut off at the limit."""
+    """A body that does not announce its size is cut off at the limit."""
 
     def chunks() -> Iterator[bytes]:
         yield from [b"x" * 400] * 4
@@ -154,7 +154,7 @@ def test_a_chunked_body_over_the_limit_is_413(small: LiveProxy, upstream: Faulty
 
 
 def test_a_chunked_body_within_the_limit(small: LiveProxy, upstream: FaultyUpstream) -> None:
-    """A chunked body is put together and goes upstream with its length."""
+    """A chunked body is joined and sent upstream with its length."""
     body = json.dumps(question("p=0.7")).encode()
     response = small.http.post("/v1/chat/completions", content=iter([body[:9], body[9:]]))
     assert response.status_code == 200
@@ -167,7 +167,7 @@ def test_a_chunked_body_within_the_limit(small: LiveProxy, upstream: FaultyUpstr
 def test_a_reply_over_the_limit_is_502(
     start_proxy: StartProxy, small: LiveProxy, is_stream: bool
 ) -> None:
-    """A reply that has to be read whole is bounded as well; a live stream is not read whole."""
+    """A reply that has to be read whole is bounded; a live stream passes in parts."""
     holding = start_proxy(policy="{version: 1, name: a, default: hold}", limits={"max_body": "1KB"})
     response = holding.ask("x" * 800, stream=is_stream)
     assert response.status_code == 502
@@ -176,7 +176,7 @@ def test_a_reply_over_the_limit_is_502(
 
 
 def test_a_client_that_waits_for_100(proxy: LiveProxy, upstream: FaultyUpstream) -> None:
-    """`Expect: 100-continue` is answered here and not forwarded."""
+    """The proxy answers `Expect: 100-continue` itself and does not forward it."""
     body = json.dumps(question("p=0.7")).encode()
     fields = f"Host: localhost\r\nExpect: 100-continue\r\nContent-Length: {len(body)}\r\n\r\n"
     with socket.create_connection(("127.0.0.1", proxy.port), timeout=5) as connection:
@@ -189,7 +189,7 @@ def test_a_client_that_waits_for_100(proxy: LiveProxy, upstream: FaultyUpstream)
 
 
 def test_a_declared_size_is_refused_before_it_is_sent(small: LiveProxy) -> None:
-    """A request that announces too much is refused without waiting for it."""
+    """A request that announces too large a body is refused before the body arrives."""
     head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999\r\n\r\n"
     with socket.create_connection(("127.0.0.1", small.port), timeout=5) as connection:
         connection.sendall(head)
@@ -197,7 +197,7 @@ def test_a_declared_size_is_refused_before_it_is_sent(small: LiveProxy) -> None:
 
 
 def test_a_client_that_leaves_within_its_body(proxy: LiveProxy, upstream: FaultyUpstream) -> None:
-    """Half a request is forgotten; the next one is answered."""
+    """Half a request is dropped when its client leaves; the next request is answered."""
     head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n{"
     with socket.create_connection(("127.0.0.1", proxy.port), timeout=5) as connection:
         connection.sendall(head)
@@ -209,8 +209,8 @@ def test_a_client_that_leaves_within_its_body(proxy: LiveProxy, upstream: Faulty
 
 
 def test_no_traceback(server: ProxyProcess, upstream: FaultyUpstream) -> None:
-    """After all kinds of bad input and broken upstreams stderr has no traceback, and each request
-    that was read has its line.
+    """No bad input and no broken upstream leaves a traceback on
+    stderr, and each request that was read has its line in the log.
     """
     url = f"{server.base_url}/chat/completions"
     bodies = [body for body, _ in BAD_BODIES.values()]
@@ -222,7 +222,7 @@ def test_no_traceback(server: ProxyProcess, upstream: FaultyUpstream) -> None:
             assert client.post(url, content=body).status_code == 400
         for model in models:
             for is_stream in (False, True):
-                with contextlib.suppress(httpx.DecodingError):  # what upstream sent is relayed
+                with contextlib.suppress(httpx.DecodingError):  # it is relayed undecoded
                     client.post(url, json=question("p=0.7", model, stream=is_stream))
         with pytest.raises(httpx.RemoteProtocolError):
             client.post(f"{server.base_url}/files", content=b"xy", headers={"x-faulty": "cut"})

@@ -1,4 +1,4 @@
-"""Three proxies, two scorers and PostgreSQL: each is killed in turn, and nothing is lost."""
+"""Three proxies, two scorers and PostgreSQL, each killed in turn: nothing may be lost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.servers.faulty_upstream import FaultyUpstream
 
 PROXIES, SCORERS, CLIENTS = 3, 2, 6
 TOKEN = "an-admin-token-that-nobody-guesses"
-PAUSE_S = 0.2  # before a client tries again, shorter than any client library's
+PAUSE_S = 0.2  # pause before a client tries again, shorter than any client library's
 HOLD = """
 version: 1
 name: hold
@@ -44,7 +44,7 @@ admin: {{port: 0, token: {token}}}
 
 
 class Scorer:
-    """`pinocchio serve --scorer-only` on a port that stays the same."""
+    """`pinocchio serve --scorer-only`, on a port that stays the same."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
@@ -73,7 +73,7 @@ class Scorer:
 
 
 class Proxy:
-    """One of the proxies; a new life has other ports."""
+    """One of the proxies; each time it starts again, it has other ports."""
 
     def __init__(self, folder: Path, config: str) -> None:
         folder.mkdir()
@@ -93,8 +93,10 @@ class Proxy:
 
 
 class Cluster(Killed):
-    """Clients that ask one proxy each, and go to the next one when theirs is gone; a reviewer who
-    decides at any desk that answers. `broken` counts lost connections, by client and kill.
+    """The cluster with its clients, each of which asks one proxy and moves to the next one when
+    that is gone, and a reviewer who decides at any desk that answers.
+
+    `broken` counts lost connections, by client and kill.
     """
 
     def __init__(self, postgres: PostgresServer, upstream: str, folder: Path, seed: int) -> None:
@@ -126,7 +128,7 @@ class Cluster(Killed):
                 each.result()
 
     def die(self, kill: Callable[[], None], start: Callable[[], None]) -> None:
-        """One part is gone for a while, and comes back."""
+        """Kill one part, and start it again after a while."""
         time.sleep(self._random.uniform(0.2, 0.6))
         self.kills += 1
         kill()
@@ -160,10 +162,10 @@ class Cluster(Killed):
                         time.sleep(PAUSE_S)
 
     def _answered(self, http: httpx.Client, base_url: str, text: str) -> bool:
-        """Whether the reply was handed out."""
+        """Return whether the reply was handed out."""
         body = question(text, "tools", tools=[TOOL])
         reply = http.post(f"{base_url}/chat/completions", json=body)
-        if reply.status_code == 503:  # no store: nothing was held, and the client is told so
+        if reply.status_code == 503:  # no store: nothing was held, and the client gets that error
             assert reply.json()["error"]["code"] == "store_unavailable", reply.text
             time.sleep(PAUSE_S)
             return False
@@ -206,7 +208,7 @@ class Cluster(Killed):
     # --- afterwards -------------------------------------------------------------------------------
 
     def lost_verdicts(self) -> set[str]:
-        """Return the replies without a label although their verdict was confirmed to a reviewer."""
+        """Return the confirmed verdicts whose reply has no label."""
         query = (
             "SELECT held_replies.id FROM held_replies "
             "JOIN verdicts ON verdicts.request_id = held_replies.request_id"
@@ -214,7 +216,7 @@ class Cluster(Killed):
         return self.is_released - {id for (id,) in execute(self.url, query)}
 
     def twice(self) -> list[str]:
-        """Return the requests whose reply was handed out under two ids, or is not marked so."""
+        """Return the requests whose reply went out under two ids, or is not marked so."""
         return self._twice({row["id"]: row for row in self._rows()})
 
     def lost(self) -> list[str]:
@@ -229,8 +231,8 @@ class Cluster(Killed):
 def test_parts_that_die_lose_nothing(
     upstream: FaultyUpstream, tmp_path: Path, proxies: int, scorers: int, rounds: int
 ) -> None:
-    """No held reply and no verdict is lost, nothing is released twice, and a client loses at most
-    the one connection that it had to the part that died.
+    """When parts die, no held reply and no verdict is lost, nothing is released
+    twice, and a client loses at most the one connection to the part that died.
     """
     with PostgresServer(is_durable=True) as postgres:
         cluster = Cluster(postgres, upstream.base_url, tmp_path, seed=rounds)

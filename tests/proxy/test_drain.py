@@ -1,4 +1,4 @@
-"""A proxy that is told to stop: nobody loses a reply, a hold or a record."""
+"""A proxy that is asked to stop: nobody loses a reply, a hold or a record."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def client() -> Iterator[httpx.Client]:
 def test_it_says_so_goes_on_to_answer_and_ends(
     tmp_path: Path, upstream: FaultyUpstream, client: httpx.Client
 ) -> None:
-    """`/readyz` turns at once; each connection is closed after its next reply."""
+    """`/readyz` fails as soon as draining begins; each connection closes after its next reply."""
     with serving(tmp_path, upstream, drain_s=2) as proxy:
         root = root_of(proxy)
         for path in ("/readyz", "/health/readiness"):
@@ -83,8 +83,8 @@ def test_it_says_so_goes_on_to_answer_and_ends(
         assert "connection" not in first.headers
         proxy.send_signal(signal.SIGTERM)
         until(lambda: client.get(f"{root}/readyz").status_code == 503)
-        told = client.get(f"{root}/readyz")
-        assert told.json()["status"] == "draining"
+        readiness = client.get(f"{root}/readyz")
+        assert readiness.json()["status"] == "draining"
         assert client.get(f"{root}/livez").status_code == 200
         assert client.get(f"{root}/health/liveliness").status_code == 200
         late = client.post(f"{proxy.base_url}/chat/completions", json=question("x"))
@@ -98,6 +98,7 @@ def test_it_says_so_goes_on_to_answer_and_ends(
 def test_whoever_runs_it_may_ask_for_it(
     tmp_path: Path, upstream: FaultyUpstream, client: httpx.Client
 ) -> None:
+    """A POST to `/drain` at the desk starts draining, only with the desk's token."""
     with serving(tmp_path, upstream) as proxy:
         desk = re.search(r"review desk (\S+)", proxy.stdout())
         assert desk is not None
@@ -116,6 +117,7 @@ def test_whoever_runs_it_may_ask_for_it(
 def test_a_stream_comes_to_its_end(
     tmp_path: Path, upstream: FaultyUpstream, client: httpx.Client, number: int
 ) -> None:
+    """A stream that is under way when the proxy is asked to stop arrives whole."""
     with serving(tmp_path, upstream) as proxy:
         asked = question("p=0.9", "gated", stream=True)
         with client.stream("POST", f"{proxy.base_url}/chat/completions", json=asked) as reply:
@@ -137,7 +139,9 @@ def test_a_stream_comes_to_its_end(
 def test_a_closed_terminal_ends_it_as_sigterm_does(
     tmp_path: Path, upstream: FaultyUpstream, workers: str, is_configured: bool
 ) -> None:
-    """The request under way gets its reply and its record, with a configuration and without."""
+    """When its terminal closes, the request under way gets
+    its reply and record, with and without a configuration.
+    """
     ours, theirs = os.openpty()
     env = environment() | {"OPENAI_BASE_URL": upstream.base_url, "OPENAI_API_KEY": "sk-x"}
     (tmp_path / "tmp").mkdir()
@@ -189,7 +193,7 @@ def test_a_closed_terminal_ends_it_as_sigterm_does(
 
 @contextmanager
 def killed_at_last(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Kill a process that a failed test leaves behind, for which `Popen` would wait."""
+    """Kill a process that a failed test leaves behind; otherwise `Popen` would wait for it."""
     try:
         yield
     finally:
@@ -203,7 +207,7 @@ def printed(folder: Path) -> str:
 def test_a_signal_to_read_the_configuration_ends_nothing(
     tmp_path: Path, upstream: FaultyUpstream
 ) -> None:
-    """SIGHUP from a service manager, without a terminal, is a reload."""
+    """A SIGHUP from a service manager, without a terminal, reloads the configuration."""
     with serving(tmp_path, upstream) as proxy:
         proxy.send_signal(signal.SIGHUP)
         time.sleep(0.5)
@@ -214,7 +218,9 @@ def test_a_signal_to_read_the_configuration_ends_nothing(
 def test_whoever_waits_for_a_reviewer_hears_where_to_fetch_the_reply(
     tmp_path: Path, upstream: FaultyUpstream, client: httpx.Client
 ) -> None:
-    """Before the proxy ends, and the hold stands: the next process hands the reply out."""
+    """A client that waits for a reviewer gets the review's
+    id before the proxy ends, and the reply stays held.
+    """
     with (
         ThreadPoolExecutor() as pool,
         serving(tmp_path, upstream, grace_s=2, policy=HOLD) as proxy,
@@ -234,6 +240,7 @@ def test_whoever_waits_for_a_reviewer_hears_where_to_fetch_the_reply(
 
 
 def test_a_second_signal_ends_it_at_once(tmp_path: Path, upstream: FaultyUpstream) -> None:
+    """A second SIGTERM ends the process at once, with the requests under way."""
     with (
         serving(tmp_path, upstream, drain_s=60, grace_s=60) as proxy,
         ThreadPoolExecutor() as pool,
@@ -283,7 +290,7 @@ class Load:
 
 
 def drain_under_load(folder: Path, upstream: FaultyUpstream) -> int:
-    """How many replies there were, none of them lost, nor its record."""
+    """Drain a proxy under load; return the number of replies, each whole and recorded."""
     with serving(folder, upstream, drain_s=0.5) as proxy:
         load = Load(proxy)
         with ThreadPoolExecutor(CLIENTS + 1) as pool:

@@ -1,4 +1,4 @@
-"""What breaks around a proxy: what the client gets, what stays held, which figure and line say so.
+"""Faults around a proxy: what the client gets, what stays held, which figure and log line tell.
 
 Faults are real: sockets that misbehave, a database that is locked or gone, a process without space
 for files or descriptors, a scorer that fails. `docs/faults.md` has the same as a table.
@@ -114,7 +114,7 @@ def test_upstream_gives_no_reply(
 
 
 def test_upstream_trickles(tmp_path: Path) -> None:
-    """Slow is not broken: only silence counts."""
+    """A slow reply is delivered, since only silence counts as a timeout."""
 
     def trickle(peer: Peer) -> None:
         peer.request()
@@ -129,7 +129,7 @@ def test_upstream_trickles(tmp_path: Path) -> None:
 
 
 def test_upstream_closes_in_a_chunk(tmp_path: Path) -> None:
-    """A stream whose client has its beginning ends with an error event."""
+    """A stream that breaks off within a chunk ends with an error event."""
     with before(close_in_a_chunk, tmp_path) as proxy, capture_logs() as lines:
         got = proxy.post_raw(question("x", stream=True))
         assert got.status == 200
@@ -152,7 +152,7 @@ def test_the_name_of_upstream_is_gone(tmp_path: Path) -> None:
 
 @dataclass
 class BrokenScorer(WordScorer):
-    """Does something else with each word of the answer but the warm-up's."""
+    """Fails in another way for each word of the answer, except for the warm-up's."""
 
     fault: str = field(default="")
 
@@ -190,7 +190,9 @@ def test_the_scorer_fails(
     status: str,
     event: str | None,
 ) -> None:
-    """The reply goes out unscored and says so; where a policy wants a number, it waits."""
+    """When the scorer fails, the reply goes out unscored
+    and says so; where a policy needs a number, it is held.
+    """
     scorer = BrokenScorer(fault=fault)
     options = {"scorer": scorer, "calibrator": {"timeout_s": 0.3}, **DESK}
     (tmp_path / "held").mkdir()
@@ -222,7 +224,7 @@ def is_told(proxy: LiveProxy, name: str, **labels: str) -> bool:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Somebody else writes, for as long as the block takes."""
+    """Lock the database for writing within this context."""
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
         yield
@@ -230,7 +232,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def test_the_store_is_locked_for_a_while(start_proxy: StartProxy) -> None:
-    """Replies go on; their records are written when it is free again, none is lost."""
+    """While the store is locked replies go out; their records are written afterwards."""
     proxy = start_proxy(policy=WATCH.replace("faults", "locked"), **DESK)
     with locked(proxy.store_path):
         got = [proxy.ask("p=0.5") for _ in range(5)]
@@ -268,7 +270,7 @@ def ask(proxy: ProxyProcess, text: str = "x", **fields: Any) -> httpx.Response:
 
 @contextmanager
 def no_space(proxy: ProxyProcess) -> Iterator[None]:
-    """No file of the process can grow, as on a disk that is full."""
+    """Let no file of the process grow, as on a full disk."""
     limit = resource.RLIMIT_FSIZE
     old = resource.prlimit(proxy.pid, limit, (0, resource.RLIM_INFINITY))
     yield
@@ -276,8 +278,8 @@ def no_space(proxy: ProxyProcess) -> Iterator[None]:
 
 
 def test_the_disk_is_full(tmp_path: Path, upstream: FaultyUpstream) -> None:
-    """What may go out does, what has to be held is refused; with space both work again, and the
-    records that waited are written.
+    """On a full disk, what may go out does and what must be held is refused.
+    Once there is space both work, and the waiting records are written.
     """
     rules = "rules: [{name: m, when: {model: 'ok'}, then: deliver}]\n"
     policy = f"version: 1\nname: p\n{rules}default: {{hold: {{queue: q}}}}\n"
@@ -307,7 +309,7 @@ def states_of(proxy: LiveProxy) -> dict[str, str]:
 
 
 def test_the_store_refuses_one_table(start_proxy: StartProxy) -> None:
-    """Nothing is held that is not stored, and nothing of it goes out."""
+    """A reply that must be held and cannot be stored is not sent, and none of its text is."""
     proxy = start_proxy(policy=HOLD.replace("desk", "refusing"), **DESK)
     first = proxy.ask("p=0.5")
     assert first.headers["x-pinocchio-action"] == "hold"
@@ -327,7 +329,9 @@ def test_the_store_refuses_one_table(start_proxy: StartProxy) -> None:
 
 
 def test_the_file_of_the_store_is_deleted(start_proxy: StartProxy) -> None:
-    """What it had is lost; nothing is told to be held that nobody could ever decide on."""
+    """When the store's file is deleted its content is lost,
+    but no client gets a hold that nobody can decide on.
+    """
     proxy = start_proxy(policy=HOLD.replace("desk", "deleted"), **DESK)
     assert proxy.ask("p=0.5").headers["x-pinocchio-action"] == "hold"
     for each in proxy.store_path.parent.glob("held.db*"):
@@ -348,7 +352,7 @@ MIXED = (
 
 @pytest.fixture(scope="module")
 def own_postgres() -> Iterator[PostgresServer]:
-    """Yield a server of these tests alone: they stop it."""
+    """Yield a server that only these tests use, since they stop it."""
     with PostgresServer() as server:
         yield server
 
@@ -368,7 +372,7 @@ def statuses(proxy: LiveProxy) -> list[Any]:
 
 
 def test_the_store_is_slow(on_postgres: LiveProxy) -> None:
-    """A reply that goes out does not wait for it; one that is held does, and is there then."""
+    """A slow store delays only a held reply, which is stored when the client has its id."""
     url = on_postgres.config.store
     assert not is_told(on_postgres, "pinocchio_store_lag_seconds")
     execute(
@@ -393,7 +397,9 @@ def test_the_store_is_slow(on_postgres: LiveProxy) -> None:
 
 
 def test_the_store_can_only_be_read(on_postgres: LiveProxy) -> None:
-    """As a standby that took over: replies go out, none that had to be held; then all is well."""
+    """While the store is read-only, as on a standby, replies
+    go out and holds are refused; afterwards both work.
+    """
     url = on_postgres.config.store
     held = on_postgres.ask("p=0.1").headers["x-pinocchio-review-id"]
     until(lambda: statuses(on_postgres) == [(200,)])
@@ -419,7 +425,9 @@ def test_the_store_can_only_be_read(on_postgres: LiveProxy) -> None:
 def test_the_store_is_gone_for_a_while(
     on_postgres: LiveProxy, own_postgres: PostgresServer
 ) -> None:
-    """Replies go out, none that had to be held; what was held and judged is there afterwards."""
+    """While the store is away, replies go out and holds are
+    refused; earlier holds and verdicts are there afterwards.
+    """
     judged, held = (on_postgres.ask(f"p=0.{n}").headers["x-pinocchio-review-id"] for n in (1, 2))
     assert decide(on_postgres, judged, verdict="approve").status_code == 200
     own_postgres.stop()
@@ -443,8 +451,8 @@ def test_the_store_is_gone_for_a_while(
 
 
 def test_load_is_shed_in_the_stated_order(start_proxy: StartProxy) -> None:
-    """A stream's score is late, then replies go without one and say so, then what has to be held is
-    refused. Each is counted.
+    """Under load, first a stream's score is late, then replies go out
+    without a score and say so, then holds are refused; each is counted.
     """
     rules = "rules: [{name: m, when: {model: 'say held*'}, then: {hold: {queue: q}}}]\n"
     scorer = SlowScorer()
@@ -463,8 +471,8 @@ def test_load_is_shed_in_the_stated_order(start_proxy: StartProxy) -> None:
         until(lambda: value(scraped(proxy.desk), "pinocchio_score_queue_depth") == 2)
         beyond = proxy.ask("p=0.7")
         assert beyond.status_code == 200
-        told = [beyond.headers.get(f"x-pinocchio-confidence{end}") for end in ("-reason", "")]
-        assert told == ["queue_full", None]
+        fields = [beyond.headers.get(f"x-pinocchio-confidence{end}") for end in ("-reason", "")]
+        assert fields == ["queue_full", None]
         scorer.proceed.set()
         scored = {each.result().headers["x-pinocchio-confidence"] for each in waiting}
         assert scored == {"0.6000"}
@@ -483,8 +491,8 @@ def test_load_is_shed_in_the_stated_order(start_proxy: StartProxy) -> None:
 
 
 def test_descriptors_run_out(tmp_path: Path, upstream: FaultyUpstream) -> None:
-    """Who is connected is answered; the others are once there are descriptors again. The figures
-    show it come, a line says that it is there.
+    """When descriptors run out, connected clients are answered and new
+    ones wait. The figures show it beforehand, and a log line reports it.
     """
     with serving(tmp_path, upstream, WATCH) as proxy, desk_of(proxy) as desk:
         assert ask(proxy).status_code == 200
@@ -500,7 +508,7 @@ def test_descriptors_run_out(tmp_path: Path, upstream: FaultyUpstream) -> None:
         with pytest.raises(httpx.TransportError):
             httpx.get(proxy.base_url.replace("/v1", "/livez"), timeout=1, trust_env=False)
         assert proxy.lines("files_run_out") != []
-        assert desk.get("/metrics").status_code == 200  # whose connection was there before
+        assert desk.get("/metrics").status_code == 200  # this connection was there before
         for each in crowd:
             each.close()
         until(lambda: is_alive(proxy))
@@ -517,7 +525,7 @@ def is_alive(proxy: ProxyProcess) -> bool:
 
 
 def test_the_clock_jumps(start_proxy: StartProxy, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Back and forth by an hour: a hold of a day stands, is decided on, and goes out once."""
+    """A hold of a day survives a clock that jumps by an hour, and goes out once."""
     proxy = start_proxy(policy=HOLD.replace("desk", "clock"), **DESK)
     held = proxy.ask("p=0.5")
     real = time.time
@@ -533,20 +541,20 @@ def test_the_clock_jumps(start_proxy: StartProxy, monkeypatch: pytest.MonkeyPatc
 
 
 def test_nobody_listens_any_more(start_proxy: StartProxy, upstream: FaultyUpstream) -> None:
-    """A client that leaves takes upstream's call with it; its line says so."""
+    """When a client leaves, the call to upstream ends, and its log line says so."""
     proxy = start_proxy(policy=WATCH.replace("faults", "left"), **DESK)
 
     with capture_logs() as lines:
-        asked = len(upstream.requests)
+        count_before = len(upstream.requests)
         with left_behind(proxy.port, question("x", "slow")):
-            until(lambda: len(upstream.requests) > asked)
+            until(lambda: len(upstream.requests) > count_before)
         assert upstream.last.is_cut_off(within_s=15)
         until(lambda: any(line.get("error") == "client_left" for line in lines))
     until(lambda: is_told(proxy, "pinocchio_requests_total", status="4xx"))
 
 
 def test_the_table_names_figures_and_lines_that_are_there() -> None:
-    """Figures are those of the page for operators, events those that the code logs."""
+    """The table's figures are on the operators' page, its events are logged by the code."""
     page = (ROOT / "docs" / "faults.md").read_text(encoding="utf-8")
     rows = [row.strip("|").split("|") for row in page.splitlines() if row.startswith("| ")]
     figures = {name for row in rows[1:] for name in re.findall(r"`([a-z_]+)", row[3])}

@@ -1,4 +1,4 @@
-"""Some cases of every fuzzer of `scripts/fuzz`; and that a run counts, finds and repeats."""
+"""Some cases of every fuzzer of `scripts/fuzz`, and that a run counts, finds and repeats."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from proxy.http.listener.logs import configure_logs
 from tests.fuzz import fuzzing, http
 
-CASES = {"checkpoints": 6, "desk": 10, "replies": 15}  # those that take most of it: 0.1 s a case
+CASES = {"checkpoints": 6, "desk": 10, "replies": 15}  # the slow ones: 0.1 s a case
 OTHERS_CASES = 30
 LONG_S = 20.0
 PRELOADED = ["tests.fuzz.http", "tests.fuzz.proxied"]
@@ -24,7 +24,7 @@ PRELOADED = ["tests.fuzz.http", "tests.fuzz.proxied"]
 
 @pytest.fixture(scope="module")
 def reports() -> Iterator[Mapping[str, Future[fuzzing.Report]]]:
-    """All fuzzers run at once, each in a process of its own, while other tests run."""
+    """Run all fuzzers at once, each in a process of its own; return their reports."""
     forking, names = multiprocessing.get_context("forkserver"), fuzzing.names()
     forking.set_forkserver_preload(PRELOADED)
     with ProcessPoolExecutor(len(names), forking, initializer=_give_way) as pool:
@@ -32,7 +32,7 @@ def reports() -> Iterator[Mapping[str, Future[fuzzing.Report]]]:
 
 
 def _give_way() -> None:
-    """Lets other tests have the CPU first, and warnings be findings, as in the suite."""
+    """Let other tests have the CPU first, and make warnings findings, as in the suite."""
     os.nice(10)
     configure_logs("warning")
     warnings.simplefilter("error")
@@ -62,7 +62,7 @@ def test_a_fuzzer_finds_nothing_for_a_while(name: str) -> None:
 
 
 def test_the_requests_tell_parsers_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """uvicorn's own protocol, which loses the body behind an `Upgrade`, is found out at once."""
+    """The fuzzer of requests finds at once that uvicorn loses the body after an `Upgrade`."""
     ordinary = SimpleNamespace(cases=lambda: http.cases("httptools"))
     monkeypatch.setattr(fuzzing, "fuzzer", lambda name: ordinary)
     report = fuzzing.run("http", 1, 60, most=2_000)
@@ -81,7 +81,7 @@ def _dice() -> Iterator[fuzzing.Case]:
 
 
 def test_a_run_counts_finds_and_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Findings and crashes are told with the command that brings them back."""
+    """The report names each finding and crash with the command that repeats it."""
     monkeypatch.setattr(fuzzing, "fuzzer", lambda name: SimpleNamespace(cases=_dice))
     report = fuzzing.run("dice", 5, 60, most=10_000)
     assert len(report.findings) == fuzzing.MOST_FINDINGS < report.tried

@@ -1,4 +1,4 @@
-"""A request leaves nothing behind that only the collector of cycles could free."""
+"""A request leaves no objects that only the collector of cycles could free."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CASES = [(is_stream, http) for is_stream in (False, True) for http in ("ours", "
 
 
 def replies(connection: socket.socket, is_stream: bool, count: int) -> list[bytes]:
-    """Of the demo's, asked one after the other, to the ends of their bodies."""
+    """Read replies of the demo, one after the other, to the ends of their bodies."""
     asked = {"model": "demo", "stream": is_stream, "messages": [{"role": "user", "content": "Hi"}]}
     body = json.dumps(asked).encode()
     head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n"
@@ -44,7 +44,7 @@ def replies(connection: socket.socket, is_stream: bool, count: int) -> list[byte
 
 @pytest.fixture(scope="module")
 def left(tmp_path_factory: pytest.TempPathFactory) -> list[int]:
-    """Return the objects that each case leaves, in a process where nothing else leaves cycles."""
+    """Return the objects that each case leaves, counted in a process without other cycles."""
     program = "from tests.proxy.test_garbage import print_all; print_all()"
     command = [sys.executable, "-c", program, str(tmp_path_factory.mktemp("garbage"))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT)
@@ -53,7 +53,7 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> list[int]:
 
 
 def print_all() -> None:
-    """Forks for each case, so that what they need is imported once."""
+    """Fork for each case, so that what they need is imported once."""
     for number, case in enumerate(CASES):
         if os.fork() == 0:
             folder = Path(sys.argv[1], str(number))
@@ -65,9 +65,10 @@ def print_all() -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[1]}-{case[0]}")
 def test_a_request_leaves_no_cycle(left: list[int], case: tuple[bool, str]) -> None:
-    """What it needed is freed at its end; to collect that later would take a tenth of its time.
+    """A request frees at its end all that it needed, under our server and under uvicorn's own.
 
-    Under our server, and under uvicorn's own, which cannot tell that a client leaves.
+    Collecting it later would take a tenth of the request's time. Uvicorn's server cannot notice
+    that a client leaves.
     """
     assert left[CASES.index(case)] < REQUESTS
 
@@ -99,7 +100,7 @@ async def left_by_requests(tmp_path: Path, is_stream: bool, http: str) -> int:
         gc.collect()
         gc.disable()
         await asyncio.to_thread(replies, client, is_stream, REQUESTS)
-        await asyncio.sleep(0.1)  # tasks that end with the reply have ended
+        await asyncio.sleep(0.1)  # tasks that end with the reply have ended by then
         return gc.collect()
     finally:
         gc.enable()

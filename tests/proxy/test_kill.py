@@ -18,16 +18,17 @@ from tests.running.live_proxy import LiveProxy, ProxyProcess, error_of, question
 from tests.running.postgres import PostgresServer
 from tests.servers.faulty_upstream import FaultyUpstream
 
-MORE = 20  # lives at most, for a reply to be handed out
+MORE = 20  # further lives at most, until a reply is handed out
 
 
 @pytest.mark.parametrize("times", [3, pytest.param(50, marks=pytest.mark.slow)])
 def test_killed_at_any_instant(
     upstream: FaultyUpstream, store_url: str, tmp_path: Path, times: int
 ) -> None:
-    """No reply is lost that a client was told about, none is released twice, no row is half
-    written; what was handed out was marked so before. Where nothing was handed out after `times`
-    lives, there are some more.
+    """However often a proxy is killed, no reply with a confirmed id is lost, none is released
+    twice, no row is half written, and what was handed out was marked before.
+
+    Where nothing was handed out after `times` lives, there are some more.
     """
     killed = Killed(store_url, upstream.base_url, tmp_path, seed=times)
     lives = 0
@@ -53,7 +54,7 @@ WAITING = (
 
 @pytest.fixture(scope="module")
 def own_postgres() -> Iterator[PostgresServer]:
-    """Yield a server of these tests alone: they kill it."""
+    """Yield a server that only these tests use, since they kill it."""
     with PostgresServer() as server:
         yield server
 
@@ -65,7 +66,7 @@ def ask(base_url: str) -> httpx.Response:
 
 
 def are_waiting(url: str, number: int) -> bool:
-    """Whether so many transactions wait for a lock."""
+    """Return whether so many transactions wait for a lock."""
     return execute(url, WAITING) == [(number,)]
 
 
@@ -81,8 +82,8 @@ def no_commits(url: str) -> Iterator[psycopg.Connection]:
 def test_killed_in_the_middle_of_a_commit(
     upstream: FaultyUpstream, own_postgres: PostgresServer, tmp_path: Path
 ) -> None:
-    """PostgreSQL goes on with what a proxy told it last. Whoever asks another proxy meanwhile gets
-    no second held reply: first an error, then the reply that was held before.
+    """PostgreSQL finishes the last statement of a killed proxy. A client that asks another proxy
+    meanwhile gets an error and then the reply that was held before, never a second held reply.
     """
     url = own_postgres.new_database()
     (tmp_path / "other").mkdir()
@@ -98,9 +99,9 @@ def test_killed_in_the_middle_of_a_commit(
                 proxy.send_signal(signal.SIGKILL)
                 with pytest.raises(httpx.TransportError):
                     lost.result()
-                asked = pool.submit(ask, other.base_url)
+                second = pool.submit(ask, other.base_url)
                 until(lambda: are_waiting(url, 2))
-            again = asked.result()
+            again = second.result()
         proxy.wait(within_s=20)
         assert (again.status_code, error_of(again)["code"]) == (503, "store_unavailable")
         [(id,)] = execute(url, "select id from held_replies")
@@ -113,8 +114,8 @@ def test_killed_in_the_middle_of_a_commit(
 def test_postgresql_is_killed_in_the_middle_of_a_commit(
     upstream: FaultyUpstream, own_postgres: PostgresServer, tmp_path: Path
 ) -> None:
-    """Who waited for it hears that nothing is held; asking at once, and until it is back, brings
-    one held reply, whatever became of the first.
+    """A client whose commit PostgreSQL could not confirm gets an error;
+    asking again brings one held reply, whether the first was stored or not.
     """
     url = own_postgres.new_database()
     proxy = LiveProxy(upstream.base_url, tmp_path, policy=HOLD, store=url)
@@ -124,8 +125,8 @@ def test_postgresql_is_killed_in_the_middle_of_a_commit(
                 first = pool.submit(ask, proxy.base_url)
                 until(lambda: are_waiting(url, 1))
                 own_postgres.kill()
-            told = first.result()
-            assert (told.status_code, error_of(told)["code"]) == (503, "store_unavailable")
+            error = first.result()
+            assert (error.status_code, error_of(error)["code"]) == (503, "store_unavailable")
             restart = pool.submit(own_postgres.start_again)
             until(lambda: REVIEW_ID in ask(proxy.base_url).headers)
             restart.result()

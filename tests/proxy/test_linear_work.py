@@ -22,7 +22,7 @@ from proxy.http.wire.json_splice import add_inner_member, replace_member, with_m
 from proxy.http.wire.sse import EventReader, event_bytes
 
 MANY = 10_000
-MOST_S = 2.5  # of CPU; what is linear takes a tenth of it on a quiet machine
+MOST_S = 2.5  # seconds of CPU; what is linear takes a tenth of it on a quiet machine
 Json = dict[str, Any]
 CALL = {"name": "f", "arguments": "{}"}
 
@@ -99,12 +99,12 @@ REQUESTS: Mapping[str, tuple[Format, Callable[[], Json]]] = {
 
 @pytest.mark.parametrize("name", REQUESTS)
 def test_requests_are_read_in_linear_time(name: str) -> None:
-    """The question of a request with very many of something."""
+    """Reading a request's question takes linear time, whatever it has very many of."""
     format, payload = REQUESTS[name]
     body = json.dumps(payload()).encode()
 
     def read() -> None:
-        asked = json.loads(body)  # ours would refuse some of these for their number of values
+        asked = json.loads(body)  # the proxy would refuse some of these for their number of values
         format.last_question(asked)
         try:
             question = format.question(asked)
@@ -207,16 +207,16 @@ STREAMS: Mapping[str, tuple[Format, Callable[[], list[bytes]]]] = {
 
 @pytest.mark.parametrize("name", STREAMS)
 def test_streams_are_put_together_in_linear_time(name: str) -> None:
-    """Very many events, or very much of something in one, and the answer of them."""
+    """A stream of very many events, or of one event with very many parts, takes linear time."""
     format, make = STREAMS[name]
     events = make()
 
     def read() -> None:
         reader, assembler = EventReader(), format.assembler()
         for event in reader.feed(b"".join(events)):
-            sight = assembler.add(event)
-            if sight.finished:
-                assembler.choices(sight.finished)
+            view = assembler.add(event)
+            if view.finished:
+                assembler.choices(view.finished)
         for choice in assembler.choices():
             tool_calls(choice.message)
         completion = assembler.completion()
@@ -265,7 +265,7 @@ ANSWERS: Mapping[str, tuple[Format, Callable[[], Json]]] = {
 
 @pytest.mark.parametrize("name", ANSWERS)
 def test_answers_are_read_in_linear_time(name: str) -> None:
-    """A whole answer with very many of something: its calls, and what may stand for it."""
+    """Reading a whole answer takes linear time, whatever it has very many of."""
     format, completion = ANSWERS[name]
     body = json.dumps({"id": "x", "model": "m", **completion()}).encode()
 
@@ -313,7 +313,7 @@ def fed(body: bytes, size: int) -> None:
 
 @pytest.mark.parametrize("name", BYTES)
 def test_bytes_are_walked_through_once(name: str) -> None:
-    """Header fields, the members of a body, its blanks, the lines of a stream."""
+    """Reading header fields, members, white space and stream lines takes linear time."""
     takes_little(BYTES[name])
 
 
@@ -324,7 +324,7 @@ def takes_little(work: Callable[[], object]) -> None:
 
 
 def test_every_format_is_tried() -> None:
-    """No format is left out of the tables."""
+    """The tables have cases of every format."""
     tables = (REQUESTS, STREAMS, ANSWERS)
     assert {format.name for table in tables for format, _ in table.values()} == {
         format.name for format in FORMATS

@@ -1,4 +1,4 @@
-"""Each event of the log is named in a test; those that need little are provoked here.
+"""Each event of the log is named in a test; the ones that are easy to cause are caused here.
 
 A line says what failed and where, in words of the proxy's own: no text and no key of a client.
 """
@@ -80,14 +80,14 @@ def of(lines: list[Any], event: str) -> list[Any]:
 
 
 async def soon(lines: list[Any], event: str) -> dict[str, Any]:
-    """Return the first line of this event, as soon as it is logged."""
+    """Return the first line of this event as soon as it is logged."""
     await asyncio.to_thread(until, lambda: of(lines, event))
     first: dict[str, Any] = of(lines, event)[0]
     return first
 
 
 def without(url: str, table: str) -> None:
-    """Somebody has renamed a table: whatever needs it fails from now on."""
+    """Rename a table within this context, so that whatever needs it fails."""
     execute(url, f"ALTER TABLE {table} RENAME TO {table}_before")
 
 
@@ -116,7 +116,7 @@ def test_what_is_old_stays_while_the_store_is_away(
 
 
 async def test_who_watches_the_desk_is_told_nothing_meanwhile(url: str, lines: list[Any]) -> None:
-    """Once, however often it is asked in vain; the stream stays."""
+    """While the store fails, the desk's event stream stays open and one line is logged."""
     queue = ReviewQueue(url)
     feed = Feed(queue, every_s=0.01)
     stream = await feed.watch()
@@ -162,7 +162,9 @@ async def test_who_waits_for_a_verdict_goes_on_waiting(url: str, lines: list[Any
 async def test_a_withdrawal_is_kept_until_it_can_be_written(
     url: str, tmp_path: Path, lines: list[Any]
 ) -> None:
-    """Looking at traffic fails meanwhile, and the last word of a proxy that ends is that too."""
+    """A withdrawal that cannot be written is logged as
+    long as it waits, and once more when the proxy ends.
+    """
     policy = tmp_path / "gate.yaml"
     policy.write_text(
         "version: 1\nname: gate\ncertificate: gate.certificate.json\nrules:\n"
@@ -180,7 +182,7 @@ async def test_a_withdrawal_is_kept_until_it_can_be_written(
 def test_keys_that_cannot_be_used_or_read_are_told(
     upstream: FaultyUpstream, tmp_path: Path, lines: list[Any]
 ) -> None:
-    """None at the start, one of a team that is not there, and then none can be read."""
+    """A key of an unknown team is logged, and so is a failure to read the keys."""
     proxy = LiveProxy(upstream.base_url, tmp_path, keys="required", upstream={"api_key": OWN_KEY})
     try:
         assert len(of(lines, "no_client_keys")) == 1
@@ -272,10 +274,10 @@ def test_telemetry_that_fails_is_counted_and_told_without_its_words(lines: list[
 
 def test_a_message_of_a_worker_that_fails_ends_nothing(lines: list[Any]) -> None:
     ours, theirs = socket.socketpair()
-    peers, is_over, heard = Peers(0, Board(1), Channel(theirs)), threading.Event(), []
+    peers, is_over, bodies = Peers(0, Board(1), Channel(theirs)), threading.Event(), []
 
     def take(body: str) -> None:
-        heard.append(body)
+        bodies.append(body)
         raise ValueError(body)
 
     peers.on("decided", take)
@@ -285,9 +287,9 @@ def test_a_message_of_a_worker_that_fails_ends_nothing(lines: list[Any]) -> None
     ours.close()
     assert is_over.wait(10)
     theirs.close()
-    assert heard == [SECRET] * 2
-    told = [(line["event"], line["message"], line["kind"]) for line in lines]
-    assert told == [("peer_message_failed", "decided", "ValueError")] * 2
+    assert bodies == [SECRET] * 2
+    fields = [(line["event"], line["message"], line["kind"]) for line in lines]
+    assert fields == [("peer_message_failed", "decided", "ValueError")] * 2
 
 
 def test_a_configuration_that_the_proxy_fails_to_read_is_told_with_its_place(
@@ -311,13 +313,13 @@ NOT_PROVOKED: dict[str, str] = {}
 
 
 def events() -> set[str]:
-    """Those that the code names where it logs, or counts what it lets go."""
+    """Return the events that the code names where it logs or counts."""
     code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "proxy").rglob("*.py"))
     return set(LOGGED.findall(code))
 
 
 def test_every_event_is_named_in_a_test() -> None:
-    """One that is new needs a test that brings it about, or a reason here why none can."""
+    """Every event is named in a test, or has a reason here why no test can cause it."""
     tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
     found = events()
     assert len(found) > 60

@@ -1,4 +1,5 @@
-"""Mixed traffic with faults, for a long time: memory stays, no hold is lost, no error is ours.
+"""Mixed traffic with faults, for a long time: memory stays bounded, no hold is lost, no error is
+ours.
 
     SOAK_MINUTES=30 scripts/test -m slow -n 0 -s tests/proxy/test_soak.py
 
@@ -32,11 +33,11 @@ from tests.running.live_proxy import ProxyProcess, question
 from tests.servers.faulty_upstream import FaultyUpstream
 
 MINUTES = float(os.environ.get("SOAK_MINUTES", "2"))
-PAUSE_S = float(os.environ.get("SOAK_PAUSE_S", "0.002"))  # of each client, between its requests
+PAUSE_S = float(os.environ.get("SOAK_PAUSE_S", "0.002"))  # of each client, between requests
 CLIENTS = 6
-MOST_GROWTH = 1.03  # of the last third of the time over the first
+MOST_GROWTH = 1.03  # growth of the last third of the time over the first
 WARM_UP_S = 20.0  # caches fill, and the allocator finds its size
-FULL = 10_000 if MINUTES >= 10 else 0  # streams until nothing more is remembered
+FULL = 10_000 if MINUTES >= 10 else 0  # streams until the proxy remembers no more of them
 POLICY = """
 version: 1
 name: soak
@@ -56,11 +57,11 @@ admin: {{port: 0, token: {token}}}
 """
 TOOL = {"type": "function", "function": {"name": "send_money", "parameters": {}}}
 FAILING = ("status-500", "status-429", "hang-up", "not-http", "cut", "broken-json", "html")
-OF_UPSTREAM = {422, 429, 500, 502, 504}  # 422: a policy cannot read it
+OF_UPSTREAM = {422, 429, 500, 502, 504}  # 422: a policy cannot read the reply
 
 
 class Traffic:
-    """What clients do, and what came of it."""
+    """What clients do, and what resulted."""
 
     def __init__(self, proxy: ProxyProcess, seed: int = 20261124) -> None:
         self.outcomes: Counter[str] = Counter()
@@ -127,7 +128,7 @@ class Traffic:
 
 
 class Reviewer:
-    """Decides on some of what waits."""
+    """Decides on some of the held replies."""
 
     def __init__(self, proxy: ProxyProcess) -> None:
         found = re.search(r"review desk (\S+)", proxy.stdout())

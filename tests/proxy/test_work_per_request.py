@@ -1,4 +1,5 @@
-"""What a relayed request may cost, counted in bytecodes: a clock would tell of the machine too.
+"""What a relayed request may cost, counted in bytecodes, since a clock would measure the machine
+too.
 
 It grows with every feature that looks at a request; whoever raises a bound has seen by how much.
 """
@@ -21,9 +22,9 @@ from tests.servers.faulty_upstream import FaultyUpstream
 
 REQUESTS, TIMES = 20, 12
 TURN = "What somebody says in a conversation with a model has a sentence or two. " * 2
-TOLD = 1_400  # more of them, where OpenTelemetry is on; a thread of its own sends
+TOLD = 1_400  # additional bytecodes where OpenTelemetry is on; a thread of its own sends
 SHORT, LONG, STREAMED = 7_100, 9_500, 11_850  # bytecodes of CPython 3.11 on the event loop
-RECORD, RECORD_OF_STREAM = 1_010, 1_420  # of them for the record, less than 15 %
+RECORD, RECORD_OF_STREAM = 1_010, 1_420  # bytecodes for the record, less than 15 %
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def counted() -> Iterator[CountedWork]:
 
 @pytest.fixture
 def quiet() -> Iterator[None]:
-    """Without the line of each request, which costs as much as a tenth of the rest."""
+    """Switch off the log line of each request, which costs a tenth of all else."""
     before = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     yield
@@ -91,7 +92,7 @@ def test_a_request_runs_no_more_bytecodes_than_it_may(
 def test_to_tell_a_collector_costs_little_more(
     telling_proxy: LiveProxy, counted: CountedWork, is_stream: bool
 ) -> None:
-    """Ids, the header for upstream and a queue; all the rest is a thread's."""
+    """Exporting a request costs ids, a header for upstream and a queue; a thread does the rest."""
     asked = question("p=0.7", "at-once", stream=True) if is_stream else conversation(11)
     most = (STREAMED if is_stream else SHORT) + TOLD
     count_bytecodes(telling_proxy, counted, asked, most)
@@ -116,7 +117,7 @@ def count_bytecodes(proxy: LiveProxy, counted: CountedWork, asked: Json, most: i
         assert b'"confidence":0.7' in reply.read()
 
     ask()
-    ask()  # what is found once is known now
+    ask()  # the first request fills the caches
     most_of_record = RECORD_OF_STREAM if asked.get("stream") else RECORD
     least: dict[str, float] = {}
     for _ in range(TIMES):

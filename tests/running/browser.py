@@ -1,4 +1,4 @@
-"""A real Chromium for tests of pages, and what is noticed of a page while it is open."""
+"""A real Chromium for tests of pages, and a record of what each page did while it was open."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.running.live_proxy import LiveProxy
 
 CHROME = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
 NAMES = (
-    "chromium-headless-shell",  # without windows that nobody sees: a third of the CPU
+    "chromium-headless-shell",  # without windows, which nobody sees: a third of the CPU
     *("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", CHROME),
 )
 
@@ -40,16 +40,16 @@ def look_at(page: Page, id: str | None = None) -> None:
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """One browser; without one on this machine the test is skipped, on CI it fails.
+    """Yield one browser; a machine that has none skips the test, and fails it on CI.
 
     Playwright keeps its event loop in this thread: close it before an asynchronous test begins.
     """
     path = next(filter(None, map(shutil.which, NAMES)), None)
     if path is None:
-        told = (
+        message = (
             "no Chromium is installed (apt-get install chromium-headless-shell, or Google Chrome)"
         )
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(told)
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(message)
     options = ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=options)
@@ -58,7 +58,8 @@ def chromium() -> Iterator[Browser]:
 
 
 class Visit:
-    """A context of its own, logged in at a proxy's desk by `secret`, and a page in it.
+    """A browser context of its own that is logged in at a proxy's desk with `secret`, and a page in
+    it.
 
     `dialogs`, `elsewhere` (requests to other origins) and `errors` (exceptions of scripts) are what
     happened so far.
@@ -97,7 +98,7 @@ class Visit:
         return found
 
     def overflow(self) -> int:
-        """By how many pixels the page is wider than its window."""
+        """Return by how many pixels the page is wider than its window."""
         wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
         return int(self.page.evaluate(wide))
 

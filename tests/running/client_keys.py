@@ -1,4 +1,4 @@
-"""Client keys for tests: made in a proxy's store as `pinocchio keys create` makes them."""
+"""Client keys for tests, made in a proxy's store as `pinocchio keys create` makes them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from proxy.store.database.client_keys import ClientKey, KeyStore
 from tests.running.live_proxy import PATIENCE_S, question, until
 
 OWN_KEY = "sk-upstreams-own"
-NOTICED_WITHIN_S = 5  # about half a second; other work may share the machine
+NOTICED_WITHIN_S = 5  # usually half a second; other work may share the machine
 
 
 def make_key(store_path: Path, **fields: Any) -> tuple[str, ClientKey]:
@@ -39,7 +39,7 @@ def bearer(secret: str) -> dict[str, str]:
 def ask_with(
     base_url: str, secret: str, text: str = "p=0.9", model: str = "ok", **headers: str
 ) -> httpx.Response:
-    """One question under a client key."""
+    """Ask one question with a client key."""
     fields = bearer(secret) | {name.replace("_", "-"): value for name, value in headers.items()}
     url = f"{base_url}/chat/completions"
     return httpx.post(
@@ -48,7 +48,7 @@ def ask_with(
 
 
 def wait_until_known(base_url: str, secret: str) -> None:
-    """Until the running proxy lets the key in."""
+    """Wait until the running proxy accepts the key."""
     headers = bearer(secret)
     until(
         lambda: (

@@ -1,4 +1,4 @@
-"""What tests do to a store behind its back, on either database.
+"""Direct access of tests to a store, on either database.
 
 execute(url, "UPDATE held_replies SET state = :state", state="released")
 """

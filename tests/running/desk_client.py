@@ -1,4 +1,4 @@
-"""A proxy with a review desk, and those who come to it: admins, reviewers, browsers."""
+"""A proxy with a review desk, and clients of it: admins, reviewers, browsers."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def code_of(response: httpx.Response) -> tuple[int, str]:
     return response.status_code, error_of(response)["code"]
 
 
-# what it exports for Prometheus
+# What the desk exports for Prometheus.
 
 Values = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -101,6 +101,6 @@ def scraped(desk: httpx.Client) -> Values:
 
 
 def value(found: Values, name: str, **labels: str) -> float:
-    """Return the sum of all series that have these labels, whatever others they have."""
+    """Return the sum of all series that have at least these labels."""
     wanted = labels.items()
-    return sum(v for (each, its), v in found.items() if each == name and its >= wanted)
+    return sum(v for (each, own), v in found.items() if each == name and own >= wanted)

@@ -1,4 +1,4 @@
-"""The scoring server on Ray Serve with a calibrator that is broken while a file is there."""
+"""The scoring server on Ray Serve with a calibrator that fails while a certain file exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A proxy that is killed under load, again and again, and what must be true of its store after it.
+"""A proxy that is killed under load, again and again, and checks of its store afterwards.
 
 Clients send requests whose replies are held tool calls, a reviewer in another process releases
 every second one, and clients ask again until they have it. A client that loses its connection goes
@@ -30,9 +30,9 @@ from tests.running.live_proxy import PATIENCE_S, ProxyProcess, question
 from tests.running.reviewing import decide
 
 CLIENTS = 4
-MOST_ANSWERS = 8  # of one life, after which the kill comes
-FIRST_S, LAST_S = 0.1, 1.0  # of load, before a kill that waits for no answer
-WITHIN_S = 30  # for an answer
+MOST_ANSWERS = 8  # answers of one life, after which the kill comes
+FIRST_S, LAST_S = 0.1, 1.0  # seconds of load before a kill that waits for no answer
+WITHIN_S = 30  # seconds that one answer may take
 REVIEW_ID = "x-pinocchio-review-id"
 TOOL = {"type": "function", "function": {"name": "weather", "parameters": {}}}
 CONFIG = """
@@ -44,7 +44,7 @@ store: "{store}"
 """
 HOLD = "version: 1\nname: hold\nrules: []\ndefault: {hold: {expires: 1h}}\n"
 
-KEY = {"authorization": "Bearer sk-agent"}  # approvals are for those who present one
+KEY = {"authorization": "Bearer sk-agent"}  # only clients with a key can have approvals
 
 
 class Killed:
@@ -60,14 +60,14 @@ class Killed:
         self._random = random.Random(seed)
         self._numbers = count()
         self._pending: list[str | None] = [None] * CLIENTS
-        self._answers = Semaphore(0)  # of this life
-        self._to_review: SimpleQueue[str] = SimpleQueue()  # each id once: a reviewer is slow
+        self._answers = Semaphore(0)  # answers of the present life
+        self._to_review: SimpleQueue[str] = SimpleQueue()  # each id once, since a reviewer is slow
         self.told: defaultdict[str, set[str]] = defaultdict(set)
         self.handed: defaultdict[str, set[str]] = defaultdict(set)
         self.is_released: set[str] = set()
 
     def live_and_die(self) -> None:
-        """One life of the proxy, which ends at a random instant."""
+        """Run the proxy for one life, which ends at a random instant."""
         proxy = ProxyProcess(self._folder, self._config)
         is_over = threading.Event()
         try:
@@ -114,7 +114,7 @@ class Killed:
                     return
 
     def _is_answered(self, http: httpx.Client, text: str, is_over: threading.Event) -> bool:
-        """Asks until there is nothing more to wait for; False where the proxy ended before."""
+        """Ask until there is nothing more to wait for; return False if the proxy ended before."""
         is_reviewed = int(text.split()[0]) % 2 == 0
         while not is_over.is_set():
             was_told = bool(self.told[text])
@@ -130,7 +130,7 @@ class Killed:
         deadline = time.monotonic() + 20
         while True:
             reply = http.post("/chat/completions", json=question(text, "tools", tools=[TOOL]))
-            if reply.status_code != 503:  # what a killed proxy held is being committed
+            if reply.status_code != 503:  # 503: what a killed proxy held is still being committed
                 break
             assert reply.json()["error"]["code"] == "store_unavailable", reply.text
             assert time.monotonic() < deadline, reply.text
@@ -173,8 +173,8 @@ class Killed:
         return [dict(zip(names, row, strict=True)) for row in found]
 
     def _lost(self, rows: dict[str, dict[str, Any]]) -> list[str]:
-        told = {id for ids in (*self.told.values(), *self.handed.values()) for id in ids}
-        lost = [f"{id} was told and is not there" for id in told - rows.keys()]
+        seen = {id for ids in (*self.told.values(), *self.handed.values()) for id in ids}
+        lost = [f"{id} was told and is not there" for id in seen - rows.keys()]
         undone = [id for id in self.is_released & rows.keys() if rows[id]["state"] != RELEASED]
         return lost + [f"{id} was released and is {rows[id]['state']}" for id in undone]
 
@@ -204,8 +204,8 @@ class Killed:
             if row["state"] not in (HELD, RELEASED) or not row["request_id"]:
                 found.append(f"{id} is half written: {row}")
         if path_of(self._url) is not None:
-            told = execute(self._url, "PRAGMA integrity_check")
-            found += [text for (text,) in told if text != "ok"]
+            messages = execute(self._url, "PRAGMA integrity_check")
+            found += [text for (text,) in messages if text != "ok"]
         recorded = execute(self._url, "SELECT review_id FROM exchanges WHERE review_id IS NOT NULL")
         unknown = {id for (id,) in recorded} - rows.keys()
         return found + [f"a record of {id}, which is not there" for id in unknown]

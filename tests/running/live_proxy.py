@@ -39,8 +39,8 @@ from tests.running.warm_cli import WarmProcess, run_warm
 
 ROOT = Path(__file__).parents[2]
 Json = dict[str, Any]
-PATIENCE_S = 120  # of waits that only keep a test from hanging: other work may share the machine
-SCORE_TIMEOUT_S = 10  # of a proxy for which a test configures no other; a busy machine needs more
+PATIENCE_S = 120  # for waits that only keep a test from hanging: other work may share the machine
+SCORE_TIMEOUT_S = 10  # of a proxy for which a test sets no other; a busy machine needs more
 MEMBER = re.compile(rb',"pinocchio":\{.*\}(?=\}\s)|,"pinocchio":\{.*\}(?=\}$)')
 
 OBSERVE = """
@@ -57,35 +57,35 @@ default: deliver
 
 
 def found_in(answer: str) -> dict[str, Any]:
-    """Read what an answer says of itself besides its confidence, for tests that need such a score.
+    """Read the fields of a score besides its confidence from an answer, for tests that need them.
 
     It has words such as `support=0.4`, `basis=context,computed`, `act=refusal`, `facts=needed`,
     `task=unfamiliar`, `unread=context_not_read`, `missing=noon` and `contradicted=42`; the whole
     answer is the sentence that is not supported.
     """
-    told = dict(re.findall(r"\b([a-z]+)=([\w.,]+)", answer))
-    kinds = [kind for kind in ("missing", "contradicted") if kind in told]
+    words = dict(re.findall(r"\b([a-z]+)=([\w.,]+)", answer))
+    kinds = [kind for kind in ("missing", "contradicted") if kind in words]
     found: dict[str, Any] = {
         "unsupported": tuple(
-            UnsupportedSentence(answer, tuple(told[kind].split(",")), kind) for kind in kinds
+            UnsupportedSentence(answer, tuple(words[kind].split(",")), kind) for kind in kinds
         ),
-        "needs_facts": "facts" in told,
-        "is_unfamiliar": "task" in told,
-        "act": told.get("act", "answer"),
-        "unread": told.get("unread", ""),
+        "needs_facts": "facts" in words,
+        "is_unfamiliar": "task" in words,
+        "act": words.get("act", "answer"),
+        "unread": words.get("unread", ""),
     }
-    if "support" in told:
-        found["support"] = float(told["support"])
-    if "basis" in told:
-        found["basis"] = tuple(told["basis"].split(","))
+    if "support" in words:
+        found["support"] = float(words["support"])
+    if "basis" in words:
+        found["basis"] = tuple(words["basis"].split(","))
     return found
 
 
 @dataclass
 class WordScorer:
-    """The confidence stands in the answer, as in `Paris p=0.92`; 0.5 where it says nothing.
+    """Reads the confidence from the answer, as in `Paris p=0.92`; without one it is 0.5.
 
-    Of an answer that says "doubted" it tells that it is, and of which of its arguments.
+    An answer with the word "doubted" gets a reason for doubt and a doubted argument.
     """
 
     name: str = "words@1"
@@ -96,8 +96,8 @@ class WordScorer:
         return [self._score(item.answer) for item in items]
 
     def _score(self, answer: str) -> Score:
-        told = re.search(r"p=([0-9.]+)", answer)
-        value = float(told[1]) if told else 0.5
+        match = re.search(r"p=([0-9.]+)", answer)
+        value = float(match[1]) if match else 0.5
         because = ("it is doubted",) if "doubted" in answer else ()
         fields = (FieldDoubt("city", "not in the conversation", 0, 0.12344),) if because else ()
         found = found_in(answer) if "=" in answer else {}
@@ -120,7 +120,7 @@ class SlowScorer(WordScorer):
 
 @dataclass
 class FailingScorer(WordScorer):
-    """Raises, with the answer in its message, for every answer but the warm-up."""
+    """Raises, with the answer in its message, for every answer except the warm-up."""
 
     def score_batch(self, items: Sequence[Item]) -> list[Score]:
         if items[0].answer != "warm-up":
@@ -130,8 +130,8 @@ class FailingScorer(WordScorer):
 
 @dataclass
 class HearingScorer(WordScorer):
-    """Reads what others answered: each that begins with the same word adds 0.2, each other one
-    takes 0.1 away. Of an answer without a word nothing can be told.
+    """Compares an answer with the other models': each that begins with the same word adds 0.2, each
+    that begins with another word subtracts 0.1. An answer that begins with no word is not compared.
     """
 
     opinion: str = "words@1+opinion@1"
@@ -146,10 +146,10 @@ class HearingScorer(WordScorer):
         if not item.others:
             return score
         alone = score.confidence if item.alone is None else item.alone
-        told = tuple(self._compared(item.answer, other.answer) for other in item.others)
-        moved = alone + 0.2 * told.count("agree") - 0.1 * told.count("differ")
+        compared = tuple(self._compared(item.answer, other.answer) for other in item.others)
+        moved = alone + 0.2 * compared.count("agree") - 0.1 * compared.count("differ")
         value = round(min(1.0, max(0.0, moved)), 6)
-        return replace(score, score=value, confidence=value, alone=alone, compared=told)
+        return replace(score, score=value, confidence=value, alone=alone, compared=compared)
 
     @staticmethod
     def _compared(one: str, other: str) -> str:
@@ -161,7 +161,7 @@ class HearingScorer(WordScorer):
 
 @dataclass
 class SightedScorer(WordScorer):
-    """Reads images; of one that begins with `BM` it finds that it is none."""
+    """Reads images; reports one that begins with `BM` as damaged."""
 
     reads_images: bool = True
     name: str = "sighted@1"
@@ -174,7 +174,7 @@ class SightedScorer(WordScorer):
 
 @dataclass
 class ShortScorer(WordScorer):
-    """Returns a score too few, but for the warm-up."""
+    """Returns one score too few, except for the warm-up."""
 
     def score_batch(self, items: Sequence[Item]) -> list[Score]:
         scores = super().score_batch(items)
@@ -215,7 +215,7 @@ def create_app(
 
 
 class LiveProxy:
-    """One proxy in front of one upstream; stays up until `stop`."""
+    """One proxy in front of one upstream; it runs until `stop`."""
 
     def __init__(
         self,
@@ -281,13 +281,13 @@ class LiveProxy:
 
     @property
     def guardrails_url(self) -> str:
-        """Where other gateways ask, with the section `guardrails`."""
+        """Return the URL that other gateways ask, with the section `guardrails`."""
         assert self.guardrails is not None
         return f"http://127.0.0.1:{self.guardrails.getsockname()[1]}"
 
     @cached_property
     def http(self) -> httpx.Client:
-        """A client that asks for no encoding, so that bodies are what was sent."""
+        """Return a client that asks for no encoding, so that bodies arrive as they were sent."""
         headers = {"accept-encoding": "identity", "authorization": "Bearer sk-client"}
         return httpx.Client(base_url=self.url, headers=headers, trust_env=False, timeout=PATIENCE_S)
 
@@ -299,7 +299,7 @@ class LiveProxy:
 
     @cached_property
     def desk(self) -> httpx.Client:
-        """A client of the review desk, with the configured token."""
+        """Return a client of the review desk, with the configured token."""
         assert self.admin is not None
         token = self.config.admin.token.get_secret_value()
         headers = {"authorization": f"Bearer {token}"}
@@ -346,7 +346,7 @@ class LiveProxy:
 
 @contextmanager
 def proxies(make: Callable[..., LiveProxy]) -> Iterator[Callable[..., LiveProxy]]:
-    """Yield a function that starts a proxy by `make(**options)`, or returns a running one.
+    """Yield a function that starts a proxy by `make(**options)`, or returns one that runs already.
 
     A running proxy is returned if it has the same options. All of them stop in the end.
     """
@@ -366,7 +366,7 @@ def proxies(make: Callable[..., LiveProxy]) -> Iterator[Callable[..., LiveProxy]
 
 
 class ProxyProcess:
-    """`pinocchio serve` as a person starts it; a context that ends it."""
+    """`pinocchio serve` as a person starts it, in a context that ends it."""
 
     def __init__(
         self, folder: Path, config: str, *options: str, env: Mapping[str, str] | None = None
@@ -395,11 +395,11 @@ class ProxyProcess:
         return self._process.pid
 
     def stdout(self) -> str:
-        """All that it has written to stdout so far."""
+        """Return all that it has written to stdout so far."""
         return (self._folder / "stdout").read_text()
 
     def stderr(self) -> str:
-        """All that it has written to stderr so far."""
+        """Return all that it has written to stderr so far."""
         return (self._folder / "stderr").read_text()
 
     def lines(self, event: str = "request") -> list[dict[str, Any]]:
@@ -423,7 +423,7 @@ class ProxyProcess:
 
 
 def run_cli(*arguments: str, cwd: Path = ROOT, **env: str) -> subprocess.CompletedProcess[str]:
-    """`pinocchio ARGUMENTS`, to its end."""
+    """Run `pinocchio ARGUMENTS` to its end."""
     return run_warm(arguments, cwd=cwd, env=environment() | env, timeout_s=PATIENCE_S)
 
 
@@ -441,7 +441,7 @@ def environment() -> dict[str, str]:
     return kept | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
 
 
-# Requests and what came back
+# Requests and replies
 
 
 @contextmanager
@@ -460,7 +460,7 @@ def question(text: str, model: str = "ok", **fields: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class RawReply:
-    """A reply as it was on the wire, but for its framing."""
+    """A reply as it was sent, without its framing."""
 
     status: int
     headers: httpx.Headers
@@ -498,7 +498,7 @@ def text_in(stream: bytes) -> str:
 
 
 def error_of(response: httpx.Response) -> dict[str, Any]:
-    """Return the error of our own envelope; fail if it is not ours or not whole."""
+    """Return the error in the proxy's own envelope; fail if it is another one or incomplete."""
     assert response.headers["x-pinocchio-error"] == "true"
     assert response.headers["content-type"] == "application/json"
     error: dict[str, Any] = response.json()["error"]
@@ -521,7 +521,7 @@ def chat_request(body: Json, *fields: str) -> bytes:
 
 @contextmanager
 def left_behind(port: int, body: Json) -> Iterator[None]:
-    """Asks for a chat completion, and leaves at the end of the block; nothing has been read."""
+    """Ask for a chat completion and leave at the end of the block without having read anything."""
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as connection:
         connection.sendall(chat_request(body))
         yield

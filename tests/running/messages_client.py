@@ -1,4 +1,4 @@
-"""What the tests of `/v1/messages` share: requests, what came back, and proxies in between."""
+"""What the tests of `/v1/messages` share: requests, readers of replies, and proxies."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ TOOLS = [
 def proxies_before(
     upstream: MessagesUpstream, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Start]:
-    """Yield a function that starts a proxy in front of the upstream, or returns a running one.
+    """Yield a function that starts a proxy in front of the upstream, or returns one that runs
+    already.
 
     A running proxy is returned if it has the same options.
     """
@@ -65,11 +66,11 @@ def policy(then: str, when: str = "confidence: {below: 0.3}", **more: str) -> st
 
 
 def error_of(body: bytes) -> Json:
-    told = json.loads(body)
-    assert told["type"] == "error"
+    reply = json.loads(body)
+    assert reply["type"] == "error"
     always = {"type", "message", "code", "param", "details"}
-    assert always <= set(told["error"]) <= always | {"review_id", "note", "retry_after_s"}
-    error: Json = told["error"]
+    assert always <= set(reply["error"]) <= always | {"review_id", "note", "retry_after_s"}
+    error: Json = reply["error"]
     return error
 
 
@@ -79,13 +80,13 @@ def decide(proxy: LiveProxy, id: str, state: str) -> None:
 
 def data_of(stream: bytes) -> list[Json]:
     """Return the data of all events; check that each event's name is its type."""
-    told = []
+    events = []
     for block in stream.replace(b"\r\n", b"\n").strip().split(b"\n\n"):
         lines = dict(line.split(b": ", 1) for line in block.split(b"\n") if line[:1] != b":")
         if lines:
-            told.append(json.loads(lines[b"data"]))
-            assert lines[b"event"].decode() == told[-1]["type"]
-    return told
+            events.append(json.loads(lines[b"data"]))
+            assert lines[b"event"].decode() == events[-1]["type"]
+    return events
 
 
 def accumulated(stream: bytes) -> Json:

@@ -1,4 +1,4 @@
-"""An nginx of the tests' own, in front of a server that writes down what it is asked."""
+"""An nginx that the tests start, in front of a server that records the requests it gets."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ http {{
 
 
 class Nginx:
-    """A context; `seen_of` has the requests as nginx has read them, by the port of the client. With
-    `behind` it stands before that port instead.
+    """An nginx in a context; `seen_of` has the requests as nginx has read them,
+    by the client's port. With `behind`, it forwards to that port instead.
     """
 
     def __init__(self, behind: int | None = None, more: str = "") -> None:
@@ -75,7 +75,9 @@ class Nginx:
 
 
 class _Behind(asyncio.Protocol):
-    """nginx asks in HTTP/1.0, each request over a connection of its own, a body by its length."""
+    """The recording server; nginx sends it HTTP/1.0, one
+    request per connection, bodies with their length.
+    """
 
     def __init__(self, seen_of: defaultdict[int, list[Seen]]) -> None:
         self._seen_of = seen_of

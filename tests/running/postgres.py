@@ -20,7 +20,7 @@ import psycopg
 from tests.running.live_proxy import free_port
 
 USER, PASSWORD = "pinocchio", "s3cret-canary"
-USERS = ("postgres", "nobody")  # that root starts it as
+USERS = ("postgres", "nobody")  # users as which root starts it
 WITHIN_S = 60
 FAST = (
     *("fsync=off", "synchronous_commit=off", "full_page_writes=off"),
@@ -31,7 +31,7 @@ MISSING = "PostgreSQL is not installed; scripts/setup test says how (initdb, pos
 
 
 class PostgresServer:
-    """Runs while it is a context; what it commits survives a loss of power if it `is_durable`.
+    """A server in a context; what it commits survives a loss of power if it `is_durable`.
 
     If not, its files are in memory where there is room: a new database is 8 MB of them.
     """
@@ -58,7 +58,7 @@ class PostgresServer:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def stop(self) -> None:
-        """Cuts connections and ends; what is stored stays for `start_again`."""
+        """Cut all connections and stop; what is stored stays for `start_again`."""
         process: subprocess.Popen[bytes] | None = self.__dict__.pop("_process", None)
         if process is not None:
             process.send_signal(signal.SIGINT)
@@ -66,7 +66,7 @@ class PostgresServer:
 
     @property
     def pid(self) -> int:
-        """Of the process that has all others below it."""
+        """Return the id of the server's first process, the parent of all others."""
         return self._process.pid
 
     def start_again(self) -> None:
@@ -83,7 +83,7 @@ class PostgresServer:
         """Return the URL of an empty database, or of a copy of one that nobody is connected to."""
         name, template = f"db{next(self._numbers)}", (like or "template1").rpartition("/")[2]
         with psycopg.connect(self._url("postgres"), autocommit=True) as connection:
-            # from 15 on, all of it would go through the log else, at twice the CPU
+            # From 15 on, all of it would go through the log otherwise, at twice the CPU.
             how = " STRATEGY FILE_COPY" if connection.info.server_version >= 150_000 else ""
             connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}{how}".encode())
         return self._url(name)
@@ -115,14 +115,14 @@ class PostgresServer:
 
     def _start(self, port: int | None = None) -> None:
         self.port = port or free_port()
-        told = [*self._options, "listen_addresses=127.0.0.1"]
-        told.append(f"unix_socket_directories={self._folder}")
+        options = [*self._options, "listen_addresses=127.0.0.1"]
+        options.append(f"unix_socket_directories={self._folder}")
         command = [_program("postgres"), "-D", str(self._folder / "data"), "-p", str(self.port)]
         with (self._folder / "log").open("wb") as log:
             self._process = subprocess.Popen(
                 [
                     *command,
-                    *(word for option in told for word in ("-c", option)),
+                    *(word for option in options for word in ("-c", option)),
                 ],
                 stdout=log,
                 stderr=log,
@@ -152,7 +152,7 @@ def _has_memory() -> bool:
 
 
 def _other_user(folder: Path) -> int:
-    """Hands the folder to a user that is not root."""
+    """Give the folder to a user that is not root."""
     known = {entry.pw_name: entry for entry in pwd.getpwall()}
     entry = next(known[name] for name in USERS if name in known)
     os.chown(folder, entry.pw_uid, entry.pw_gid)
@@ -160,7 +160,7 @@ def _other_user(folder: Path) -> int:
 
 
 def _program(name: str) -> str:
-    """Debian keeps them where no PATH leads."""
+    """Find a program of PostgreSQL; Debian keeps them outside of PATH."""
     beside = sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin")), reverse=True)
     found = shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), *beside]))
     assert found is not None, MISSING

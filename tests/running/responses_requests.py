@@ -1,4 +1,4 @@
-"""Requests to `/v1/responses` and `/v1/completions` through a proxy, and what came back."""
+"""Requests to `/v1/responses` and `/v1/completions` through a proxy, and readers of the replies."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def fetch(proxy: LiveProxy, id: str, query: str = "", key: str = "sk-client") ->
 
 
 def without_member(body: bytes) -> bytes:
-    """Return the bytes without our member, wherever it is."""
+    """Return the bytes without the `pinocchio` member, wherever it is."""
     text = body.decode()
     while (at := text.find(',"pinocchio":')) >= 0:
         _, end = json.JSONDecoder().raw_decode(text, at + len(',"pinocchio":'))
@@ -52,7 +52,7 @@ def without_member(body: bytes) -> bytes:
 
 
 def events_in(stream: bytes) -> list[Json]:
-    """All events; each is named by its type."""
+    """Return all events; check that each is named by its type."""
     events = []
     for block in stream.replace(b": ping\n\n", b"").strip().split(b"\n\n"):
         fields = dict(line.split(b": ", 1) for line in block.splitlines())
@@ -76,9 +76,9 @@ def uncounted(body: bytes) -> bytes:
     return re.sub(rb"resp_\d+", b"resp_N", body)
 
 
-def told_by(upstream: ResponsesUpstream, asked: Json) -> bytes:
+def told_by(upstream: ResponsesUpstream, request: Json) -> bytes:
     """Return the upstream's own answer."""
-    return uncounted(post_raw(f"{upstream.base_url}/responses", asked).body)
+    return uncounted(post_raw(f"{upstream.base_url}/responses", request).body)
 
 
 def release(proxy: LiveProxy, id: str, state: str = "released") -> None:

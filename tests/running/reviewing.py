@@ -1,4 +1,4 @@
-"""Decisions and looks at the queue, as another process makes them."""
+"""Decisions on the queue and readings of it, as another process makes them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _queue(url: str) -> Iterator[ReviewQueue]:
 
 
 def decide(url: str, id: str, state: str, reviewer: str = "alice") -> bool:
-    """Whether the reply was there, still open, and is released or rejected now."""
+    """Release or reject a reply; return whether it was there and still open."""
     with _queue(url) as queue:
         held = queue.get(id)
         return held is not None and queue.decide(held, state, reviewer) is not None
@@ -33,7 +33,7 @@ def listed(url: str, state: str = HELD, limit: int = 100) -> list[str]:
 
 
 def expire(url: str) -> None:
-    """Mark all replies as expired that nobody decided on in time."""
+    """Mark all replies as expired on which nobody decided in time."""
     retention = Retention(url, keep_days=0, keep_content_days=30)
     try:
         retention.expire()

@@ -1,4 +1,4 @@
-"""Applications on real servers on loopback, each on a thread of its own while it is a context."""
+"""Applications on real servers on loopback, each on a thread of its own while its context lasts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of translation share: requests, answers, and a server that only listens."""
+"""What the tests of translation share: requests, answers, and a server that only records."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def answer(reply: UpstreamReply, status: int = 200) -> Json:
 
 
 async def refused(upstream: LiteLLMUpstream, sent: UpstreamRequest) -> Json:
-    """Return the error of a request that gets no answer, with its status and class."""
+    """Return the error of a request that gets no answer; check its status and class."""
     with pytest.raises(ProxyError) as raised:
         await upstream.send(sent)
     error: Json = raised.value.envelope()["error"]
@@ -54,7 +54,7 @@ async def refused(upstream: LiteLLMUpstream, sent: UpstreamRequest) -> Json:
 
 @dataclass
 class Listener:
-    """A server that answers every request alike and remembers what it was asked."""
+    """A server that gives every request the same answer and remembers the requests."""
 
     base_url: str = ""
     body: bytes = b"{}"

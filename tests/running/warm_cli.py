@@ -1,4 +1,4 @@
-"""`pinocchio`, or a program, as a process of its own that has imported everything before it begins.
+"""`pinocchio`, or a program, in a process of its own whose imports are done before it begins.
 
 A server imports what they need, once in a session, and forks for every command: a real process
 with its own arguments, folder, environment, files and exit status, a second sooner than a new
@@ -66,7 +66,7 @@ PRELOADED = (
 
 @dataclass(frozen=True)
 class Program:
-    """A file with code, what it imports that takes long, and the interpreter that has it."""
+    """A file with code, its slow imports, and the interpreter that has them."""
 
     file: Path | None = None  # the command `pinocchio` where there is none
     imports: tuple[str, ...] = PRELOADED
@@ -90,7 +90,7 @@ class WarmProcess:
         program: Program = PINOCCHIO,
         server: str = "",
     ) -> None:
-        """`server` is the socket of one that is there already."""
+        """Start the command; `server` is the socket of a server that runs already."""
         self._connection = _connected(server or begin_server(program))
         files = [f if isinstance(f, int) else f.fileno() for f in (stdout, stderr)]
         command = {"arguments": [*arguments], "cwd": str(cwd), "env": {**env}}
@@ -118,7 +118,7 @@ class WarmProcess:
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
-            with suppress(ProcessLookupError):  # its end is not told yet
+            with suppress(ProcessLookupError):  # its end is not known yet
                 os.kill(self.pid, number)
 
     def terminate(self) -> None:
@@ -191,7 +191,7 @@ def _begun(python: str, imports: tuple[str, ...]) -> str:
     path = str(Path(tempfile.mkdtemp(prefix="warm")) / "socket")
     server = subprocess.Popen(
         [python, "-m", "tests.running.warm_cli", path, *imports],
-        stdin=subprocess.PIPE,  # whose end tells it that we are gone
+        stdin=subprocess.PIPE,  # its end tells the server that this process is gone
         cwd=ROOT,
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
     )
@@ -224,7 +224,7 @@ def _connected(path: str) -> socket.socket:
 
 
 def serve(path: str, imports: Sequence[str]) -> dict[str, Any]:
-    """Forks for every command that comes; returns in the process that is to run one."""
+    """Fork for every command that arrives; return in the process that is to run one."""
     if tuple(imports) == PRELOADED:
         from pinocchio.__main__ import _import_structlog
 
@@ -236,9 +236,9 @@ def serve(path: str, imports: Sequence[str]) -> dict[str, Any]:
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(path)
     listening.listen(64)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # who waits for a command are its own parents
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # a command's own parent waits for it
     gc.collect()
-    gc.freeze()  # or a collection would copy every page
+    gc.freeze()  # otherwise a collection would copy every page
     while True:
         readable, _, _ = select.select([listening, sys.stdin], [], [])
         if sys.stdin in readable:
@@ -251,7 +251,7 @@ def serve(path: str, imports: Sequence[str]) -> dict[str, Any]:
 
 
 def _read_checkpoint_once() -> None:
-    """Commands that load the calibrator that ships find it read."""
+    """Let commands that load the shipped calibrator find it already read."""
     from tests.sharing.checkpoint import read_once, shipped
 
     shipped()
@@ -259,7 +259,7 @@ def _read_checkpoint_once() -> None:
 
 
 def _begin(connection: socket.socket) -> dict[str, Any]:
-    """Forks once more: one process becomes the command, the other waits for its end."""
+    """Fork once more: one process becomes the command, the other waits for its end."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     head, files, _, _ = socket.recv_fds(connection, 4, 2)
     size, text = int.from_bytes(head, "big"), b""
@@ -283,7 +283,7 @@ def _begin(connection: socket.socket) -> dict[str, Any]:
 
 
 def run(command: Mapping[str, Any]) -> NoReturn:
-    """Becomes the command, as `python -m pinocchio` or `python FILE` would."""
+    """Become the command, as `python -m pinocchio` or `python FILE` would."""
     os.chdir(command["cwd"])
     os.environ.clear()
     os.environ.update(command["env"])

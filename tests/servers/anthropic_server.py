@@ -1,4 +1,5 @@
-"""A small Anthropic: its Messages API on loopback, strict about requests, faithful in replies.
+"""A small server of Anthropic's Messages API on loopback, strict about requests, faithful in
+replies.
 
 What it does is chosen by the model's name, as a test cannot look inside a translation:
 
@@ -12,7 +13,7 @@ What it does is chosen by the model's name, as a test cannot look inside a trans
     claude-error-429        any status, with the error type that the API has for it
     claude-too-long         the error for more tokens than the model takes
 
-Any of them calls the offered tools instead, unless it is given their results or told not to.
+Any of them calls the offered tools instead, unless it gets their results or a request not to.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ class AnthropicServer:
         response = web.StreamResponse(headers={"content-type": "text/event-stream", **_limits()})
         await response.prepare(request)
         for position, event in enumerate(_events(message)):
-            if position == 4:  # some text or some arguments are out
+            if position == 4:  # some text or some arguments are out by then
                 if model == "claude-slow":
                     await asyncio.sleep(SILENCE_S)
                 if model == "claude-cut":
@@ -214,7 +215,7 @@ def _require(condition: bool, message: str) -> None:
 
 
 def _blocks(content: Any) -> list[Json]:
-    """Content as blocks: a string stands for one of text."""
+    """Return content as blocks; a string is one block of text."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     return content if isinstance(content, list) else []
@@ -290,7 +291,7 @@ def _events(message: Json) -> Iterator[Json]:
 
 
 def _parts(block: Json) -> tuple[Json, list[Json]]:
-    """How a content block starts, and the deltas that complete it."""
+    """Return how a content block starts, and the deltas that complete it."""
     match block["type"]:
         case "tool_use":
             text = json.dumps(block["input"])
@@ -342,7 +343,7 @@ def _hang_up(request: web.Request) -> web.Response:
 
 
 async def _half(request: web.Request, message: Json) -> web.StreamResponse:
-    """Half of a body whose length was promised."""
+    """Send half of a body whose whole length was announced."""
     body = json.dumps(message).encode()
     headers = {"content-type": "application/json", "content-length": str(len(body))}
     response = web.StreamResponse(headers=headers)

@@ -1,4 +1,4 @@
-"""Servers that compute scores, on loopback: our own, real, and one that says what it is told.
+"""Servers that compute scores, on loopback: our own real one, and one that sends scripted replies.
 
 with LiveScoringServer(WordScorer()) as server:      # the real one, around any scorer
     httpx.post(f"{server.url}/pinocchio/v1/score", json={"items": [...]})
@@ -41,7 +41,7 @@ class ServedApp(Served):
 def live_scoring_server(
     scorer: Scorer | Callable[[], Scorer], /, port: int = 0, **sections: Any
 ) -> Iterator[ServedApp]:
-    """Our scoring server around a scorer, then it is ready, or around what loads one."""
+    """Yield our scoring server around a scorer, ready at once, or around a loader of one."""
     config = Config.model_validate({"calibrator": {"checkpoint": "fake:0.5"}, **sections})
     load = scorer if callable(scorer) else lambda: scorer
     with ServedApp(scoring_app(config, load=load), config, port) as server:
@@ -59,7 +59,8 @@ def said(value: Any, status: int = 200, *fields: bytes) -> bytes:
 
 
 class SaidServer(RawServer):
-    """Answers each request with what `answer(path, body)` gives: bytes, or a play that sends them.
+    """Answers each request with what `answer(path, body)` returns: bytes, or a function that sends
+    them.
 
     Without `keeps` each connection is closed behind its first answer.
     """

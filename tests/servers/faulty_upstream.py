@@ -1,4 +1,4 @@
-"""An upstream that misbehaves as it is told: a real HTTP server on loopback.
+"""An upstream that misbehaves on request: a real HTTP server on loopback.
 
     with FaultyUpstream() as upstream:
         httpx.post(f"{upstream.base_url}/chat/completions", json={"model": "cut", ...})
@@ -70,7 +70,7 @@ EVENTS: Headers = (("Content-Type", "text/event-stream; charset=utf-8"),)
 REQUEST_ID = ("x-request-id", "req_upstream_1")
 DONE = b"data: [DONE]\n\n"
 ENCODERS: dict[str, Callable[[bytes], bytes]] = {
-    "gzip": partial(gzip.compress, mtime=0),  # the same bytes in any second
+    "gzip": partial(gzip.compress, mtime=0),  # the same bytes whenever it runs
     "br": brotli.compress,
     "zstd": zstandard.ZstdCompressor().compress,
     "deflate": zlib.compress,
@@ -95,7 +95,7 @@ VENDOR_EVENTS = (
 )
 
 
-# What a response consists of
+# Parts of a response
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class Response:
     waits_first: bool = False
 
 
-# What is remembered of a request
+# A received request
 
 
 @dataclass
@@ -139,8 +139,8 @@ class Received:
     headers: list[tuple[str, str]]
     body: bytes
     loop: asyncio.AbstractEventLoop = field(repr=False)
-    number: int = 0  # of those before it since `forget`
-    tries: int = 0  # of those before it with the same body
+    number: int = 0  # requests before this one since `forget`
+    tries: int = 0  # requests before this one with the same body
     at: float = field(default_factory=time.perf_counter)
 
     def __post_init__(self) -> None:
@@ -238,15 +238,15 @@ def logprobs_of(request: Received, text: str) -> Json | None:
     """Return the log-probabilities of an answer's words, or None if the request wants none."""
     if not request.json().get("logprobs"):
         return None
-    told = [{"token": word, "logprob": -0.1 * len(word)} for word in text.split()]
+    tokens = [{"token": word, "logprob": -0.1 * len(word)} for word in text.split()]
     if request.behaviour.startswith("judge "):
         p = float(request.behaviour.removeprefix("judge "))
         tops = {"True": p, "False": 1 - p}
         listed = [{"token": name, "logprob": math.log(at)} for name, at in tops.items() if at]
-        told[0] |= {"logprob": math.log(tops[told[0]["token"]]), "top_logprobs": listed}
+        tokens[0] |= {"logprob": math.log(tops[tokens[0]["token"]]), "top_logprobs": listed}
     elif request.behaviour != "likely":
         return None
-    return {"content": told, "refusal": None}
+    return {"content": tokens, "refusal": None}
 
 
 def completion(request: Received) -> Json:
@@ -321,7 +321,7 @@ def event(chunk: Json) -> bytes:
 
 
 def written(value: Json) -> bytes:
-    """JSON in UTF-8; half a surrogate pair, which has none, becomes an escape."""
+    """Return JSON in UTF-8; half a surrogate pair, which UTF-8 cannot have, becomes an escape."""
     return json.dumps(value, ensure_ascii=False).encode(errors="backslashreplace")
 
 
@@ -371,11 +371,11 @@ def _other_surface(request: Received) -> Response:
 
 
 def _encoded(encoding: str, body: bytes, headers: Headers) -> Response:
-    told = {"broken-gzip": "gzip", "unknown-encoding": "rot13"}.get(encoding, encoding)
-    if told not in (*ENCODERS, "rot13"):
+    name = {"broken-gzip": "gzip", "unknown-encoding": "rot13"}.get(encoding, encoding)
+    if name not in (*ENCODERS, "rot13"):
         return Response([body], headers=headers)
     body = ENCODERS[encoding](body) if encoding in ENCODERS else body
-    return Response([body], headers=(*headers, ("Content-Encoding", told)))
+    return Response([body], headers=(*headers, ("Content-Encoding", name)))
 
 
 def _whole(request: Received) -> Response:
@@ -412,48 +412,48 @@ def _whole(request: Received) -> Response:
 
 
 def _streamed(request: Received) -> Response:
-    told: list[bytes] = events(request)
+    chunks: list[bytes] = events(request)
     headers: Headers = (*EVENTS, REQUEST_ID)
-    steps: Iterable[Step] = told
+    steps: Iterable[Step] = chunks
     match request.behaviour:
         case "told":
             steps = [*map(event, request.json()["reply"]), DONE]
         case "vendor":
             steps = VENDOR_EVENTS
         case "gated":
-            steps = [*told[:2], Wait(), *told[2:]]
+            steps = [*chunks[:2], Wait(), *chunks[2:]]
         case "gated-cut":
-            steps = [*told[:2], Wait(), Cut()]
+            steps = [*chunks[:2], Wait(), Cut()]
         case "split":
-            joined = b"".join(told)
+            joined = b"".join(chunks)
             steps = [joined[i : i + 1] for i in range(len(joined))]
         case "crlf":
-            steps = [b": hello\r\n\r\n", b"retry: 5\r\n", *map(_with_crlf, told)]
+            steps = [b": hello\r\n\r\n", b"retry: 5\r\n", *map(_with_crlf, chunks)]
         case "error-event":
-            steps = [*told[:2], event({"error": {"message": "oops", "code": "boom", "v": 1.0}})]
+            steps = [*chunks[:2], event({"error": {"message": "oops", "code": "boom", "v": 1.0}})]
         case "cut":
-            steps = [*told[:2], told[2][:20], Cut()]
+            steps = [*chunks[:2], chunks[2][:20], Cut()]
         case "no-finish":
-            steps = told[:2]
+            steps = chunks[:2]
         case "huge-event":
-            steps = [b"data: {", *[b"x" * 2**20] * 17, b"}\n\n", *told]
+            steps = [b"data: {", *[b"x" * 2**20] * 17, b"}\n\n", *chunks]
         case "half-event":
-            steps = [*told[:2], told[2][:20]]
+            steps = [*chunks[:2], chunks[2][:20]]
         case "no-done":
-            steps = told[:-1]
+            steps = chunks[:-1]
         case "cut-after-done":
-            steps = [*told, Cut()]
+            steps = [*chunks, Cut()]
         case "endless":
-            steps = itertools.chain(told[:2], _again(told[1]))
+            steps = itertools.chain(chunks[:2], _again(chunks[1]))
         case "html":
             return Response([b"<p>sorry</p>"], headers=(("Content-Type", "text/html"),))
         case "gzip":
-            compressed = ENCODERS["gzip"](b"".join(told))
+            compressed = ENCODERS["gzip"](b"".join(chunks))
             return Response([compressed], headers=(*headers, ("Content-Encoding", "gzip")))
         case "spoofed":
             headers = (*headers, *_SPOOFED)
         case "at-once":
-            return _at_once(Response([b"".join(told)], headers=headers, framing="chunked"))
+            return _at_once(Response([b"".join(chunks)], headers=headers, framing="chunked"))
     is_slow = request.behaviour == "slow"
     return Response(steps, headers=headers, framing="chunked", waits_first=is_slow)
 
@@ -472,8 +472,8 @@ def _again(part: bytes) -> Iterator[Step]:
         yield Pause(0.01)
 
 
-def _with_crlf(told: bytes) -> bytes:
-    return b"id: 7\r\n" + told.replace(b"\n", b"\r\n")
+def _with_crlf(event: bytes) -> bytes:
+    return b"id: 7\r\n" + event.replace(b"\n", b"\r\n")
 
 
 _SPOOFED: Headers = (
@@ -493,7 +493,7 @@ _SPOOFED: Headers = (
 
 
 class _Reader(asyncio.StreamReader):
-    """A reader that tells at once when the other side is gone."""
+    """A reader that notices at once when the other side is gone."""
 
     def __init__(self) -> None:
         super().__init__(limit=2**24)
@@ -509,7 +509,7 @@ class _Reader(asyncio.StreamReader):
 
 
 class FaultyUpstream:
-    """Serves on a thread of its own while it is a context; remembers what it was asked."""
+    """Serves on a thread of its own while its context lasts; remembers the requests."""
 
     def __init__(self) -> None:
         self.requests: list[Received] = []
@@ -565,7 +565,7 @@ class FaultyUpstream:
         await asyncio.gather(*rest, return_exceptions=True)
 
     async def _serve(self, reader: Any, writer: asyncio.StreamWriter) -> None:
-        """One connection, request after request."""
+        """Serve one connection, request after request."""
         try:
             while request := await self._read(reader):
                 with self._arrived:
@@ -601,7 +601,7 @@ class FaultyUpstream:
     async def _answer(
         self, request: Received, reader: _Reader, writer: asyncio.StreamWriter
     ) -> bool:
-        """Plays the response; whether the connection lives on."""
+        """Play the response; return whether the connection stays open."""
         playing = asyncio.create_task(_play(self.respond(request), request, writer))
         gone = asyncio.create_task(reader.gone.wait())
         await asyncio.wait({playing, gone}, return_when=asyncio.FIRST_COMPLETED)

@@ -4,14 +4,14 @@
         httpx.get(f"{server.url}/png").content
         server.seen[0].headers
 
-What it does stands in the path: a kind that `answers` knows, `/to/URL` for a redirect there, or
+The path chooses what it does: a kind that `answers` knows, `/to/URL` for a redirect there, or
 
     circle    a redirect to itself
     drip      a head at once, a byte now and then
     silent    no answer at all
-    endless   bytes without an end, of no told length
+    endless   bytes without an end and without a length
     promises  the head of 1 GB, and then nothing
-    short     fewer bytes than it told
+    short     fewer bytes than it announced
     closed    the connection is closed at once
 """
 
@@ -39,7 +39,7 @@ class Asked:
 
 
 class ImageServer:
-    """A context; `sent` counts the bytes of `endless`."""
+    """A server in a context; `sent` counts the bytes of `endless`."""
 
     def __init__(self, context: ssl.SSLContext | None = None) -> None:
         self.seen: list[Asked] = []
@@ -64,11 +64,11 @@ class ImageServer:
                 fields = {name.lower(): value for name, value in self.headers.items()}
                 server.seen.append(Asked(self.path, fields))
                 self.close_connection = True
-                with contextlib.suppress(OSError):  # who asked has left, as some tests want
+                with contextlib.suppress(OSError):  # the client has left, as some tests want
                     server._answer(self)
 
             def log_message(self, *_: Any) -> None:
-                """Says nothing."""
+                """Log nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         if context is not None:

@@ -1,4 +1,4 @@
-"""Anthropic's Messages API on loopback, byte for byte as it writes, and faulty as it is told.
+"""Anthropic's Messages API on loopback, byte for byte as it writes, and with faults on request.
 
     with MessagesUpstream() as upstream:
         upstream.last.json(), upstream.last.header("x-api-key")
@@ -95,7 +95,7 @@ VENDOR_EVENTS = (
 
 
 class MessagesUpstream(FaultyUpstream):
-    """Serves on a thread of its own while it is a context; remembers what it was asked."""
+    """Serves on a thread of its own while its context lasts; remembers the requests."""
 
     told: Sequence[bytes] = ()  # the parts of a stream for the model `told`
 
@@ -127,11 +127,11 @@ def _json(value: Json) -> Response:
 
 def _error(status: int, message: str) -> Response:
     error = {"type": ERROR_TYPES.get(status, "api_error"), "message": message}
-    told = {"type": "error", "error": error, "request_id": REQUEST_ID[1]}
+    envelope = {"type": "error", "error": error, "request_id": REQUEST_ID[1]}
     headers: Headers = (*JSON, *LIMITS)
     if status in (429, 529):
         headers = (*headers, ("retry-after", "7"))
-    return Response([json.dumps(told).encode()], status, headers)
+    return Response([json.dumps(envelope).encode()], status, headers)
 
 
 # Messages, whole and in events
@@ -170,14 +170,14 @@ def _content(request: Received) -> Iterator[Json]:
         case "tools":
             yield {"type": "text", "text": "Let me look that up."}
             for number, tool in enumerate(request.json().get("tools") or [{"name": "weather"}]):
-                given = {"city": text, "nested": {"n": [number, None]}}
-                yield _call("tool_use", f"toolu_{number}", tool["name"], given)
+                arguments = {"city": text, "nested": {"n": [number, None]}}
+                yield _call("tool_use", f"toolu_{number}", tool["name"], arguments)
             return
         case "large-input":
             yield _call("tool_use", "toolu_1", "write", {"file": text, "content": "x" * 2**20})
             return
-    told = behaviour.removeprefix("say ")
-    yield {"type": "text", "text": told if told != behaviour else text}
+    words = behaviour.removeprefix("say ")
+    yield {"type": "text", "text": words if words != behaviour else text}
 
 
 def _call(type: str, id: str, name: str, input: Json) -> Json:
@@ -252,21 +252,21 @@ def _whole(request: Received) -> Response:
 
 
 def _streamed(request: Received) -> Response:
-    told = events_for(message_for(request))
-    steps: list[Step] = list(told)
+    events = events_for(message_for(request))
+    steps: list[Step] = list(events)
     match request.behaviour:
         case "vendor":
             steps = list(VENDOR_EVENTS)
         case "gated":
-            steps = [*told[:4], Wait(), *told[4:]]
+            steps = [*events[:4], Wait(), *events[4:]]
         case "split":
-            joined = b"".join(told)
+            joined = b"".join(events)
             steps = [joined[i : i + 1] for i in range(len(joined))]
         case "error-event":
             error = {"type": "overloaded_error", "message": "Overloaded"}
-            steps = [*told[:4], event({"type": "error", "error": error})]
+            steps = [*events[:4], event({"type": "error", "error": error})]
         case "cut":
-            steps = [*told[:4], told[4][:20], Cut()]
+            steps = [*events[:4], events[4][:20], Cut()]
         case "no-finish":
-            steps = list(told[:-2])
+            steps = list(events[:-2])
     return Response(steps, headers=(*EVENTS, *LIMITS), framing="chunked")

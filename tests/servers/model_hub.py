@@ -30,7 +30,7 @@ class Repository:
 
 
 class ModelHub:
-    """`with ModelHub() as hub`: repositories by `owner/name`, and the paths that were asked for."""
+    """Repositories by `owner/name` and the requested paths, in `with ModelHub() as hub`."""
 
     def __init__(self) -> None:
         self.repositories: dict[str, Repository] = {}

@@ -28,7 +28,7 @@ PATIENCE_S = 5
 
 @dataclass(frozen=True)
 class Seen:
-    """One request as it came over the wire."""
+    """One request as it arrived."""
 
     head: bytes
     body: bytes
@@ -79,7 +79,7 @@ class Peer:
         return seen
 
     def send(self, *pieces: bytes, pause_s: float = 0) -> None:
-        """Each piece is a write of its own."""
+        """Send each piece with a write of its own."""
         for piece in pieces:
             self.sock.sendall(piece)
             time.sleep(pause_s)
@@ -103,7 +103,7 @@ class Peer:
         self.sock.close()
 
     def is_left_within(self, seconds: float) -> bool:
-        """Whether the client closes the connection in time; what it sends until then is read."""
+        """Return whether the client closes the connection in time; read what it sends before."""
         self.sock.settimeout(seconds)
         try:
             while self.sock.recv(65536):
@@ -119,7 +119,7 @@ Script = Callable[[Peer], None]
 
 
 class RawServer:
-    """Listens on loopback while it is a context; a script that fails makes the context fail."""
+    """Listens on loopback while its context lasts; a script that fails makes the context fail."""
 
     def __init__(
         self, script: Script, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1"
@@ -143,7 +143,7 @@ class RawServer:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)  # ends accept()
+        self._listener.shutdown(socket.SHUT_RDWR)  # this ends accept()
         self._listener.close()
         self._accepting.join(PATIENCE_S)
         for sock in self._peers:

@@ -1,4 +1,4 @@
-"""A Ray cluster of two machines that are two sets of processes on this one; one can be lost."""
+"""A Ray cluster of two machines, simulated by two sets of processes; a test can kill the second."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from tests.running.live_proxy import ROOT, free_port, until
 
 OURS = {
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_AUTH_TOKEN": secrets.token_hex(32),  # else one is written into the home folder
+    "RAY_AUTH_TOKEN": secrets.token_hex(32),  # otherwise one is written into the home folder
     "RAY_AUTH_MODE": "token",
     "OMP_NUM_THREADS": "1",
-    "PYTHONPATH": str(ROOT),  # of all workers
-    # a lost machine is noticed after 2 s, not 10
+    "PYTHONPATH": str(ROOT),  # for all workers
+    # A lost machine is noticed after 2 s instead of 10.
     "RAY_health_check_initial_delay_ms": "500",
     "RAY_health_check_period_ms": "500",
     "RAY_health_check_failure_threshold": "3",
 }
 STORE_BYTES = 80 * 2**20
-# before any test imports Ray, which reads them once
+# Set before any test imports Ray, which reads them once.
 os.environ.update({name: value for name, value in OURS.items() if name.startswith("RAY_")})
 
 
@@ -35,7 +35,7 @@ class RayCluster:
 
     def __init__(self) -> None:
         self.second: Any = None
-        self.serve_port = free_port()  # Ray Serve keeps the one that it was first given
+        self.serve_port = free_port()  # Ray Serve keeps the port that it got first
 
     def __enter__(self) -> RayCluster:
         os.environ.update(OURS)
@@ -60,7 +60,7 @@ class RayCluster:
 
     @property
     def dashboard(self) -> str:
-        """Where `serve deploy` sends to."""
+        """Return the URL to which `serve deploy` sends."""
         return f"http://{self._cluster.webui_url}"
 
     def replicas(self) -> list[str]:
@@ -94,7 +94,7 @@ class RayCluster:
         return [pid for node in self._cluster.list_all_nodes() for pid in _workers(node, title)]
 
     def lose_second(self) -> None:
-        """SIGKILL for every process of the second machine, as if its plug were pulled."""
+        """Send SIGKILL to every process of the second machine, as if its plug were pulled."""
         lost = _workers(self.second)
         self._cluster.remove_node(self.second, allow_graceful=False)
         self.second = None
@@ -111,7 +111,7 @@ def _workers(node: Any, title: str = "") -> list[int]:
 
 
 def _processes() -> list[tuple[int, int, str]]:
-    """Each living process with its parent and its title."""
+    """Return each living process with its parent and its title."""
     listed = subprocess.check_output(["ps", "-A", "-o", "pid=,ppid=,stat=,args="], text=True)
     lines = [line.split(maxsplit=3) for line in listed.splitlines()]
     return [(int(pid), int(of), name) for pid, of, state, name in lines if state[0] != "Z"]

@@ -1,4 +1,4 @@
-"""A small realtime API: WebSockets on loopback that behave as they are told.
+"""A small realtime API: WebSockets on loopback that behave as the model's name says.
 
     with RealtimeUpstream() as upstream:
         async with connect(f"{upstream.url}/realtime?model=echo") as socket: ...
@@ -58,7 +58,7 @@ class Session:
 
     @property
     def offered(self) -> list[str]:
-        """The subprotocols that came with the handshake."""
+        """Return the subprotocols that came with the handshake."""
         return [
             name.strip()
             for value in self.all("sec-websocket-protocol")
@@ -94,7 +94,7 @@ class RealtimeUpstream:
 
     @property
     def base_url(self) -> str:
-        """What a proxy is configured with."""
+        """Return the base URL with which a proxy is configured."""
         return f"http://127.0.0.1:{self.port}/v1"
 
     @property
@@ -176,7 +176,7 @@ class RealtimeUpstream:
 
 
 def _sign(_: ServerConnection, __: Request, response: Response) -> None:
-    """Fields of upstream's own in the answer to a handshake."""
+    """Add fields of upstream's own to the answer to a handshake."""
     if response.status_code != 101:
         return
     response.headers["x-request-id"] = "req_upstream_1"
@@ -200,7 +200,7 @@ async def _echo(socket: ServerConnection, session: Session) -> None:
     async for message in socket:
         session.received.append(message)
         if isinstance(message, bytes) or not await _obey(message, socket, session):
-            with suppress(ConnectionClosed):  # what came before the end is still taken
+            with suppress(ConnectionClosed):  # what came before the end still counts
                 await socket.send(message)
 
 
@@ -247,7 +247,7 @@ async def _stall(socket: ServerConnection, session: Session) -> None:
 
 
 async def _respond(socket: ServerConnection, session: Session) -> None:
-    """Responses over WebSocket, as far as a client needs it to believe them."""
+    """Answer as Responses over WebSocket, as far as a client needs it."""
     async for message in socket:
         session.received.append(message)
         response = {"id": "resp_1", "object": "response", "status": "completed", "output": []}
@@ -257,17 +257,17 @@ async def _respond(socket: ServerConnection, session: Session) -> None:
 
 async def _converse(socket: ServerConnection, session: Session) -> None:
     """Converse in OpenAI's events; the instructions are the answer."""
-    told: Json = {"type": "realtime", "object": "realtime.session", "id": "sess_1"}
-    await socket.send(json.dumps({"type": "session.created", "event_id": "e0", "session": told}))
+    config: Json = {"type": "realtime", "object": "realtime.session", "id": "sess_1"}
+    await socket.send(json.dumps({"type": "session.created", "event_id": "e0", "session": config}))
     async for message in socket:
         session.received.append(message)
         event = json.loads(message)
         if event["type"] == "session.update":
-            told |= event["session"]
-            update = {"type": "session.updated", "event_id": "e1", "session": told}
+            config |= event["session"]
+            update = {"type": "session.updated", "event_id": "e1", "session": config}
             await socket.send(json.dumps(update))
         elif event["type"] == "response.create":
-            for answer in _answer(told.get("instructions", "")):
+            for answer in _answer(config.get("instructions", "")):
                 await socket.send(json.dumps({"event_id": "e2", **answer}, ensure_ascii=False))
         else:
             error = {"type": "invalid_request_error", "message": f"no {event['type']} here"}

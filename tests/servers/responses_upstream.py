@@ -91,34 +91,36 @@ class ResponsesUpstream(ServedUpstream):
             await self._by_id(request, send)
 
     async def _create(self, request: Received, send: Send) -> None:
-        asked = request.json()
-        model = asked.get("model", "")
+        request_body = request.json()
+        model = request_body.get("model", "")
         if model.startswith("status-"):
             error = {"message": "no", "type": "t", "param": None, "code": "c", "vendor": 1.0}
             await _send(send, json.dumps({"error": error}).encode(), int(model[7:]))
             return
-        response = response_to(asked, f"resp_{next(self._ids)}")
+        response = response_to(request_body, f"resp_{next(self._ids)}")
         if model == "mcp":
-            response["output"] = self._on_mcp_server(asked)
+            response["output"] = self._on_mcp_server(request_body)
         self.stored[response["id"]] = response
-        if asked.get("stream"):
+        if request_body.get("stream"):
             await _send_stream(send, model, response)
-        elif asked.get("background"):
+        elif request_body.get("background"):
             await _send(send, json.dumps(_pending(response, "queued")).encode())
         else:
             body = VENDOR if model == "vendor" else json.dumps(response, indent=1).encode()
             await _send(send, body)
 
-    def _on_mcp_server(self, asked: Json) -> list[Json]:
+    def _on_mcp_server(self, body: Json) -> list[Json]:
         """Return the output items of an MCP tool: a request for approval, or its outcome."""
-        given = asked.get("input")
-        told = [item for item in given if isinstance(item, dict)] if isinstance(given, list) else []
-        answers = [item for item in told if item.get("type") == "mcp_approval_response"]
+        input = body.get("input")
+        items = (
+            [item for item in input if isinstance(item, dict)] if isinstance(input, list) else []
+        )
+        answers = [item for item in items if item.get("type") == "mcp_approval_response"]
         if not answers:
-            return [LISTED_TOOLS, approval_request(_text_of(given), f"mcpr_{next(self._ids)}")]
-        earlier = self.stored.get(asked.get("previous_response_id") or "", {}).get("output", [])
+            return [LISTED_TOOLS, approval_request(_text_of(input), f"mcpr_{next(self._ids)}")]
+        earlier = self.stored.get(body.get("previous_response_id") or "", {}).get("output", [])
         ids = [answer["approval_request_id"] for answer in answers]
-        requests = [item for item in (*told, *earlier) if item.get("id") in ids]
+        requests = [item for item in (*items, *earlier) if item.get("id") in ids]
         if len(requests) != len(answers) or not all(answer["approve"] for answer in answers):
             return [message("It was not approved. p=0.9")]
         return [*(_run(request) for request in requests), message("It is sent. p=0.9")]
@@ -139,8 +141,8 @@ class ResponsesUpstream(ServedUpstream):
         else:
             self.looks[id] = self.looks.get(id, 0) + 1
             is_there = self.looks[id] > 1 or not response["background"]
-            shown = response if is_there else _pending(response, "in_progress")
-            await _send(send, json.dumps(shown, indent=1).encode())
+            visible = response if is_there else _pending(response, "in_progress")
+            await _send(send, json.dumps(visible, indent=1).encode())
 
 
 def _pending(response: Json, status: str) -> Json:
@@ -151,26 +153,26 @@ def _cancelled(response: Json) -> Json:
     return response if response["model"] == "ok-2099" else {**response, "status": "cancelled"}
 
 
-def response_to(asked: Json, id: str) -> Json:
-    model = asked.get("model", "")
+def response_to(request: Json, id: str) -> Json:
+    model = request.get("model", "")
     response: Json = {
         "id": id,
         "object": "response",
         "created_at": 1_767_225_600,
         "status": "completed",
-        "background": bool(asked.get("background")),
+        "background": bool(request.get("background")),
         "error": None,
         "incomplete_details": None,
-        "instructions": asked.get("instructions"),
+        "instructions": request.get("instructions"),
         "metadata": {},
         "model": f"{model}-2099",
-        "output": output_of(model, _text_of(asked.get("input"))),
+        "output": output_of(model, _text_of(request.get("input"))),
         "parallel_tool_calls": True,
-        "previous_response_id": asked.get("previous_response_id"),
+        "previous_response_id": request.get("previous_response_id"),
         "temperature": 1.0,
-        "text": asked.get("text") or {"format": {"type": "text"}},
+        "text": request.get("text") or {"format": {"type": "text"}},
         "tool_choice": "auto",
-        "tools": asked.get("tools") or [],
+        "tools": request.get("tools") or [],
         "top_p": 1.0,
         "usage": {
             "input_tokens": 3,
@@ -188,9 +190,9 @@ def response_to(asked: Json, id: str) -> Json:
     return response
 
 
-def _text_of(given: Any) -> str:
+def _text_of(input: Any) -> str:
     """Return the last text in the input."""
-    last = given[-1] if isinstance(given, list) and given else given
+    last = input[-1] if isinstance(input, list) and input else input
     if isinstance(last, dict):
         last = last.get("content", last.get("output"))
     if isinstance(last, list):
@@ -231,7 +233,7 @@ LISTED_TOOLS: Json = {
 
 
 def approval_request(text: str, id: str = "mcpr_1") -> Json:
-    """As OpenAI's documentation of remote MCP servers has it."""
+    """Return an approval request, as OpenAI's documentation of remote MCP servers has it."""
     return {
         "id": id,
         "type": "mcp_approval_request",
@@ -277,15 +279,15 @@ def _call(type: str, **facts: Any) -> Json:
 def events_of(response: Json) -> list[bytes]:
     """Return the events of the response as the official API streams it."""
     begun = _pending(response, "in_progress")
-    told: list[Json] = [
+    events: list[Json] = [
         {"type": "response.created", "response": begun},
         {"type": "response.in_progress", "response": begun},
     ]
     for index, item in enumerate(response["output"]):
-        told += _item_events(index, item)
+        events += _item_events(index, item)
     ending = "completed" if response["status"] == "completed" else response["status"]
-    told.append({"type": f"response.{ending}", "response": response})
-    return [_event({**event, "sequence_number": i}) for i, event in enumerate(told)]
+    events.append({"type": f"response.{ending}", "response": response})
+    return [_event({**event, "sequence_number": i}) for i, event in enumerate(events)]
 
 
 def _event(event: Json) -> bytes:
@@ -336,27 +338,27 @@ async def _send_stream(send: Send, model: str, response: Json) -> None:
 
 
 async def _parts(model: str, response: Json) -> AsyncIterator[bytes]:
-    told = events_of(response)
+    events = events_of(response)
     if model == "vendor":
         data = b'{"type" : "response.completed","n":1e5,"response":%b,"x":1.0 }' % VENDOR.strip()
-        told[-1] = b"event: response.completed\nid: 7\ndata: %b\n\n" % data.replace(b"\n", b"")
+        events[-1] = b"event: response.completed\nid: 7\ndata: %b\n\n" % data.replace(b"\n", b"")
     if model == "bare-end":
-        told[-1] = told[-1].replace(
+        events[-1] = events[-1].replace(
             json.dumps(response["output"], ensure_ascii=False).encode(), b"[]"
         )
     if model == "no-end":
-        told = told[:-1]
+        events = events[:-1]
     if model == "error-event":
-        told = [*told[:4], b'data: {"error":{"message":"oops","code":"boom","v":1.0}}\n\n']
-    whole = b"".join(told)
+        events = [*events[:4], b'data: {"error":{"message":"oops","code":"boom","v":1.0}}\n\n']
+    whole = b"".join(events)
     if model == "split":
         for i in range(len(whole)):
             yield whole[i : i + 1]
         return
     if model == "cut":
-        yield b"".join(told[:4])
+        yield b"".join(events[:4])
         raise ConnectionResetError
-    for event in told:
+    for event in events:
         yield event
 
 
@@ -381,18 +383,18 @@ async def _send(send: Send, body: bytes, status: int = 200) -> None:
 # Legacy completions
 
 
-def text_completion(asked: Json) -> Json:
-    prompt = asked.get("prompt")
+def text_completion(request: Json) -> Json:
+    prompt = request.get("prompt")
     prompts = [prompt] if isinstance(prompt, str) else prompt or []
-    model = str(asked.get("model"))
+    model = str(request.get("model"))
     if model.startswith("say "):
         prompts = [model.removeprefix("say ")]
-    texts = [str(text) for text in prompts for _ in range(asked.get("n") or 1)]
+    texts = [str(text) for text in prompts for _ in range(request.get("n") or 1)]
     return {
         "id": "cmpl-1",
         "object": "text_completion",
         "created": 1_767_225_600,
-        "model": f"{asked.get('model')}-2099",
+        "model": f"{request.get('model')}-2099",
         "choices": [
             {"text": f" {text}", "index": i, "logprobs": None, "finish_reason": "stop"}
             for i, text in enumerate(texts)
@@ -401,8 +403,8 @@ def text_completion(asked: Json) -> Json:
     }
 
 
-def text_events(asked: Json) -> list[bytes]:
-    whole = text_completion(asked)
+def text_events(request: Json) -> list[bytes]:
+    whole = text_completion(request)
     head = {key: whole[key] for key in ("id", "object", "created", "model")}
     chunks: list[Json] = []
     for choice in whole["choices"]:
@@ -410,20 +412,20 @@ def text_events(asked: Json) -> list[bytes]:
             part = {**choice, "text": half, "finish_reason": None}
             chunks.append({**head, "choices": [part]})
         chunks.append({**head, "choices": [{**choice, "text": ""}]})
-    if (asked.get("stream_options") or {}).get("include_usage"):
+    if (request.get("stream_options") or {}).get("include_usage"):
         chunks.append({**head, "choices": [], "usage": whole["usage"]})
     written = [json.dumps(chunk, ensure_ascii=False).encode() for chunk in chunks]
     return [b"data: %b\n\n" % data for data in (*written, b"[DONE]")]
 
 
 async def _send_completion(request: Received, send: Send) -> None:
-    asked = request.json()
-    if not asked.get("stream"):
-        await _send(send, json.dumps(text_completion(asked), indent=1).encode())
+    body = request.json()
+    if not body.get("stream"):
+        await _send(send, json.dumps(text_completion(body), indent=1).encode())
         return
 
     async def parts() -> AsyncIterator[bytes]:
-        for event in text_events(asked):
+        for event in text_events(body):
             yield event
 
     await _send_parts(send, parts())

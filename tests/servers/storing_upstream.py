@@ -1,4 +1,4 @@
-"""An upstream that keeps what it makes: a real server on loopback, one key for everybody.
+"""An upstream that stores what it makes: a real server on loopback, with one key for everybody.
 
     with StoringUpstream() as upstream:
         httpx.post(f"{upstream.base_url}/files", json={"purpose": "batch"}).json()["id"]
@@ -49,28 +49,28 @@ class StoringUpstream(ServedUpstream):
         data = [each for at, each in self.kept.items() if at.rpartition("/")[0] == path]
         return 200, {"object": "list", "data": data, "has_more": False}
 
-    def _made(self, path: str, asked: Json) -> tuple[int, Json]:
+    def _made(self, path: str, body: Json) -> tuple[int, Json]:
         if path in self.kept or "/items" in path:
-            return 200, self.kept.get(path, {"object": "list", "data": asked.get("items", [])})
-        made = {**asked, "id": f"{path.strip('/').replace('/', '-')}-{next(self._ids)}"}
+            return 200, self.kept.get(path, {"object": "list", "data": body.get("items", [])})
+        made = {**body, "id": f"{path.strip('/').replace('/', '-')}-{next(self._ids)}"}
         if path == "/chat/completions":
-            made = _completion(made["id"], asked)
+            made = _completion(made["id"], body)
         if path == "/batches":
             made["output_file_id"] = f"file-of-{made['id']}"
             self.kept[f"/files/{made['output_file_id']}"] = {"id": made["output_file_id"]}
-        if path != "/chat/completions" or asked.get("store"):
+        if path != "/chat/completions" or body.get("store"):
             self.kept[f"{path}/{made['id']}"] = made
         return 200, made
 
 
-def _completion(id: str, asked: Json) -> Json:
-    text = asked["messages"][-1]["content"]
+def _completion(id: str, body: Json) -> Json:
+    text = body["messages"][-1]["content"]
     message = {"role": "assistant", "content": text}
     choice = {"index": 0, "message": message, "finish_reason": "stop"}
     return {
         "id": id,
         "object": "chat.completion",
         "created": 1,
-        "model": asked["model"],
+        "model": body["model"],
         "choices": [choice],
     }

@@ -64,7 +64,7 @@ def error(status: int, message: str) -> JSONResponse:
 def vllm_app(
     log_probs: LogProbs, model: str = "calibrator", *, key: str = "", max_model_len: int = 4_096
 ) -> FastAPI:
-    """vLLM, which cuts what is longer than `max_model_len` without a word."""
+    """Serve as vLLM does, which silently cuts what is longer than `max_model_len`."""
     app = _app(model, key)
 
     @app.post("/generative_scoring")
@@ -105,7 +105,7 @@ def vllm_app(
 def sglang_app(
     log_probs: LogProbs, *, delimiter: int | None = None, tells_usage: bool = True
 ) -> FastAPI:
-    """SGLang; with a `delimiter` it scores the items of a request in one sequence."""
+    """Serve as SGLang does; with a `delimiter` it scores the items of a request in one sequence."""
     app = _app("calibrator", "")
 
     @app.post("/v1/score")

@@ -1,4 +1,4 @@
-"""An upstream that gives the same answer at any path, and what of it comes through a policy.
+"""An upstream that gives the same answer at any path, and what a policy lets through of it.
 
 with AnyUpstream() as upstream:
     upstream.answer = Response([b'{"choices": ...}'])
@@ -21,7 +21,7 @@ from tests.servers.faulty_upstream import FaultyUpstream, Received, Response
 
 Json = dict[str, Any]
 
-SECRET = "xylophone"  # stands in every text and call of an answer
+SECRET = "xylophone"  # in every text and call of an answer
 HOLD_ALL = "version: 1\nname: all\nmode: enforce\nrules: []\ndefault: {hold: {queue: q}}\n"
 HOLD_CALLS = """
 version: 1
@@ -124,7 +124,7 @@ def asking(surface: str, **more: Any) -> bytes:
 
 
 def send(port: int, method: str, target: str, body: bytes, *fields: str) -> bytes:
-    """All the bytes of the answer to a request that is sent as it is written here."""
+    """Send a request exactly as it is written; return all bytes of the answer."""
     head = [f"{method} {target} HTTP/1.1", "Host: localhost", "Connection: close"]
     head += ["Content-Type: application/json", f"Content-Length: {len(body)}", *fields]
     with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
@@ -136,5 +136,5 @@ def send(port: int, method: str, target: str, body: bytes, *fields: str) -> byte
 
 
 def passed(answer: bytes) -> bool:
-    """Whether something of upstream's answer is in what the client got."""
+    """Return whether the client got anything of upstream's answer."""
     return SECRET.encode() in answer

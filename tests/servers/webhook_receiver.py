@@ -1,4 +1,4 @@
-"""A receiver of webhooks on loopback that answers as it is told and remembers what came."""
+"""A receiver of webhooks on loopback that gives chosen answers and remembers what it received."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Received:
 
 
 class WebhookReceiver:
-    """A context; `answers` are the next ones, status and headers, and after them 204."""
+    """A receiver in a context; `answers` are its next ones, status and headers, then 204."""
 
     def __init__(self) -> None:
         self.received: list[Received] = []
@@ -41,7 +41,7 @@ class WebhookReceiver:
                 self.end_headers()
 
             def log_message(self, *_: Any) -> None:
-                """Says nothing."""
+                """Log nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}/hook"

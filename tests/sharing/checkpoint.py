@@ -1,4 +1,4 @@
-"""Read the shipped calibrator once per process: 0.4 s of CPU, which 200 tests and commands need.
+"""Read the shipped calibrator once per process: it takes 0.4 s of CPU, and 200 tests need it.
 
 Each worker reads it for its own tests; the server of commands reads it for all commands that it
 forks. Every test builds its own scorer from it, and nothing changes what was read.

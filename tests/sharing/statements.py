@@ -18,7 +18,7 @@ from sqlalchemy.util import LRUCache
 
 from proxy.store.database import schema
 
-MOST = 2_000  # statements of a kind of database
+MOST = 2_000  # statements for each kind of database
 
 
 @contextmanager

@@ -42,9 +42,9 @@ ACTIONS = {
     "block message": "{block: {message: Ask a lawyer.}}",
 }
 WAYS = ("object", "buffered", "calls withheld", "live")
-KINDS = {"text": "ok", "call": "tools"}  # and the upstream's model that replies so
+KINDS = {"text": "ok", "call": "tools"}  # with the upstream's model that replies so
 REFUSED = [("notice", "calls withheld")]
-PATIENT = {"stream_wait_ms": 5_000}  # a busy machine is no late score
+PATIENT = {"stream_wait_ms": 5_000}  # so that a score on a busy machine is not late
 CASES = [
     case
     for case in itertools.product(ACTIONS, WAYS, (1, 2), KINDS)
@@ -54,7 +54,7 @@ CASES = [
 
 @dataclass
 class Got:
-    """What the client has: a reply's parts, or the code of an error."""
+    """What the client gets: a reply's parts, or the code of an error."""
 
     texts: list[str]
     calls: list[str]
@@ -118,7 +118,7 @@ def _read_stream(stream: Any, got: Got, n: int) -> None:
 
 
 def expected(action: str, way: str, kind: str) -> str:
-    """Return what the client must get, in a word."""
+    """Return in one word what the client must get."""
     if way == "live" or (way == "calls withheld" and kind == "text"):
         return "reply"
     by_kind = "placeholder" if kind == "text" else "held_for_review"
@@ -129,7 +129,7 @@ def expected(action: str, way: str, kind: str) -> str:
         "clarify": "clarification",
         "clarify, written": "clarification",
         "escalate": "strong reply",
-        # a text is nothing that a rule about calls would escalate again
+        # A rule about calls would not escalate a text again.
         "escalate, ladder": "weak reply" if way == "calls withheld" else "strong reply",
         "hold": by_kind,
         "hold placeholder": "placeholder",
@@ -149,7 +149,7 @@ def expected(action: str, way: str, kind: str) -> str:
 def test_the_client_gets_what_the_action_says(
     start_proxy: StartProxy, action: str, way: str, n: int, kind: str
 ) -> None:
-    """For every combination: these texts, calls and finish reasons, or this error, and no more."""
+    """Every combination gives exactly these texts, calls and finish reasons, or this error."""
     proxy = start_proxy(policy=policy(action, way), limits=PATIENT)
     text = f"{action} {way} {n} {kind} p=0.1"
     body = question(text, KINDS[kind], tools=[WEATHER], n=n)
@@ -182,7 +182,7 @@ def _check(got: Got, must: str, text: str, n: int, kind: str, *, is_event: bool)
         assert (got.calls, got.reasons, got.status) == (no_calls, ["stop"] * n, 200)
         return
     elif must in ("placeholder", "later"):
-        assert got.member["review_id"] not in got.texts[0]  # for people, not for programs
+        assert got.member["review_id"] not in got.texts[0]  # the id is for people, not for programs
         assert (got.calls[0], got.reasons[0]) == ("", "content_filter")
         assert "".join(got.calls) == ""
         assert got.status == (202 if must == "later" else 200)
@@ -215,7 +215,7 @@ def _check_told(got: Got, action: str, way: str, kind: str) -> None:
         assert got.member["notice"] == "Check this."
 
 
-# What makes no sense
+# Combinations that make no sense
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,7 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path, lines: str, problem: str
 
 
 def test_the_refused_combinations_are_refused(tmp_path: Path) -> None:
-    """What is left out of the matrix is what a policy cannot say."""
+    """Each combination that the matrix leaves out is refused when the policy is loaded."""
     for action, way in REFUSED:
         path = tmp_path / "p.yaml"
         path.write_text(policy(action, way))

@@ -1,4 +1,4 @@
-"""What a policy decides happens: hold, escalate, clarify, block; in shadow mode, nothing."""
+"""A policy's decisions are carried out: hold, escalate, clarify, block; in shadow mode, nothing."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ACTION = "x-pinocchio-action"
 
 
 def policy(then: str, **more: str) -> str:
-    """Return a policy that does `then` with whatever is below 0.3."""
+    """Return a policy that does `then` with replies below 0.3."""
     lines = [f"{key}: {value}" for key, value in more.items()]
     rule = f"{{name: unsure, when: {{confidence: {{below: 0.3}}}}, then: {then}}}"
     return "\n".join(["version: 1", "name: desk", *lines, f"rules: [{rule}]", "default: deliver"])
@@ -57,7 +57,7 @@ def holding(start_proxy: StartProxy) -> LiveProxy:
 
 
 def decide(proxy: LiveProxy, id: str, state: str) -> bool:
-    """Decides in the proxy's store, as another process does."""
+    """Decide in the proxy's store, as another process does."""
     return reviewing.decide(f"sqlite:///{proxy.store_path}", id, state)
 
 
@@ -73,10 +73,10 @@ def held_rows(proxy: LiveProxy) -> list[dict[str, Any]]:
 
 
 def test_a_sure_answer_is_delivered(holding: LiveProxy, upstream: FaultyUpstream) -> None:
-    """What no rule holds is delivered with upstream's bytes, labelled by the policy's default."""
+    """A reply that no rule matches has upstream's bytes, and the default as its action."""
     got = holding.post_raw(question("p=0.7"))
-    told = post_raw(f"{upstream.base_url}/chat/completions", question("p=0.7"))
-    assert without_member(got.body) == told.body
+    direct = post_raw(f"{upstream.base_url}/chat/completions", question("p=0.7"))
+    assert without_member(got.body) == direct.body
     assert got.headers[ACTION] == "deliver"
     assert got.headers["x-pinocchio-mode"] == "enforce"
     assert "x-pinocchio-would-action" not in got.headers
@@ -84,11 +84,11 @@ def test_a_sure_answer_is_delivered(holding: LiveProxy, upstream: FaultyUpstream
 
 
 def test_shadow_mode_changes_nothing(start_proxy: StartProxy, upstream: FaultyUpstream) -> None:
-    """In shadow mode the answer is upstream's, and a header says what would have happened."""
+    """In shadow mode the reply is upstream's, and a header says what would have happened."""
     proxy = start_proxy(policy=policy("block", mode="shadow"))
     got = proxy.post_raw(question("p=0.1"))
-    told = post_raw(f"{upstream.base_url}/chat/completions", question("p=0.1"))
-    assert (got.status, without_member(got.body)) == (200, told.body)
+    direct = post_raw(f"{upstream.base_url}/chat/completions", question("p=0.1"))
+    assert (got.status, without_member(got.body)) == (200, direct.body)
     assert got.headers[ACTION] == "deliver"
     assert got.headers["x-pinocchio-would-action"] == "block"
     assert got.headers["x-pinocchio-mode"] == "shadow"
@@ -100,13 +100,13 @@ def test_shadow_mode_changes_nothing(start_proxy: StartProxy, upstream: FaultyUp
 
 
 def test_a_held_reply_is_replaced_by_a_placeholder(holding: LiveProxy) -> None:
-    """A held text becomes a valid completion that says so; nothing of the answer is in it."""
+    """A held text becomes a valid completion that says so and has nothing of the answer."""
     raw = holding.openai.chat.completions.with_raw_response.create(**question("secret p=0.1"))
     completion = ChatCompletion.model_validate(json.loads(raw.content), strict=True)
     [choice] = completion.choices
     assert choice.finish_reason == "content_filter"
     assert completion.id.startswith("chatcmpl-held-")
-    assert completion.id not in (choice.message.content or "")  # it is for the app
+    assert completion.id not in (choice.message.content or "")  # the id is for the application
     assert completion.model == "ok-2099"
     assert completion.usage is not None
     assert completion.usage.total_tokens == 7
@@ -119,11 +119,11 @@ def test_a_held_reply_is_replaced_by_a_placeholder(holding: LiveProxy) -> None:
 
 
 def test_what_is_held_is_stored(holding: LiveProxy, upstream: FaultyUpstream) -> None:
-    """The store has upstream's bytes, the question, the queue and the policy before the client."""
+    """Upstream's bytes, question, queue and policy are stored before the client has a reply."""
     id = holding.ask("why? p=0.1").json()["id"]
-    told = post_raw(f"{upstream.base_url}/chat/completions", question("why? p=0.1"))
+    direct = post_raw(f"{upstream.base_url}/chat/completions", question("why? p=0.1"))
     [row] = [row for row in held_rows(holding) if row["id"] == id]
-    assert row["reply"] == told.body
+    assert row["reply"] == direct.body
     assert (row["question"], row["queue"], row["state"]) == ("why? p=0.1", "seniors", "held")
     assert (row["model"], row["confidence"], row["calibrator"]) == ("ok", 0.1, "words@1")
     assert row["policy"].startswith("desk/very-unsure@")
@@ -134,7 +134,7 @@ def test_what_is_held_is_stored(holding: LiveProxy, upstream: FaultyUpstream) ->
 def test_a_held_reply_is_fetched_once_it_is_released(
     holding: LiveProxy, upstream: FaultyUpstream
 ) -> None:
-    """OpenAI's own `retrieve(id)` gives the placeholder until the release, then the reply."""
+    """OpenAI's own `retrieve(id)` gives the placeholder, and after the release the reply."""
     chat = holding.openai.chat.completions
     id = chat.create(**question("Paris p=0.1")).id
     upstream.forget()
@@ -150,21 +150,19 @@ def test_a_held_reply_is_fetched_once_it_is_released(
 def test_a_released_reply_is_upstreams_but_for_its_id(
     holding: LiveProxy, upstream: FaultyUpstream
 ) -> None:
-    """The released bytes are those that upstream sent, under the id that was asked for."""
+    """The released bytes are upstream's, under the id that the client asked for."""
     id = holding.ask("p=0.1", "say p=0.1").json()["id"]
     decide(holding, id, RELEASED)
-    told = post_raw(f"{upstream.base_url}/chat/completions", question("p=0.1", "say p=0.1"))
+    direct = post_raw(f"{upstream.base_url}/chat/completions", question("p=0.1", "say p=0.1"))
     released = holding.http.get(f"/v1/chat/completions/{id}")
-    assert without_member(released.content) == told.body.replace(
+    assert without_member(released.content) == direct.body.replace(
         b'"chatcmpl-1"', json.dumps(id).encode()
     )
     assert released.headers[ACTION] == "deliver"
 
 
 def test_a_fetched_reply_has_the_fields_of_any(holding: LiveProxy) -> None:
-    """Whoever reads `status` and `request_id` of a reply finds them in a held one too, and can give
-    feedback on it.
-    """
+    """A held reply has `status` and `request_id` like any other, and accepts feedback."""
     asked = holding.ask("p=0.1", "say p=0.1")
     first, id = asked.json()["pinocchio"], asked.json()["id"]
     for action in ("hold", "deliver"):
@@ -200,7 +198,7 @@ def test_an_expired_reply_is_gone(start_proxy: StartProxy) -> None:
 
 
 def test_a_held_reply_is_for_the_key_that_asked(holding: LiveProxy) -> None:
-    """Another key gets the same 404 as for an id that never was, before and after the release."""
+    """Another key gets the same 404 as for an unknown id, before and after the release."""
     id = holding.ask("p=0.1").json()["id"]
     other = {"authorization": "Bearer sk-other"}
     unknown = holding.http.get(f"/v1/chat/completions/chatcmpl-held-{'0' * 32}")
@@ -214,8 +212,8 @@ def test_a_held_reply_is_for_the_key_that_asked(holding: LiveProxy) -> None:
 def test_other_ids_are_upstreams_business(
     holding: LiveProxy, proxy: LiveProxy, upstream: FaultyUpstream
 ) -> None:
-    """An id that is not ours is asked for upstream, unless a policy decides: then nobody reads what
-    was not made here by the same key.
+    """A request for an id that is not the proxy's goes upstream, unless a policy
+    decides: then a client reads only what its own key made through the proxy.
     """
     proxy.http.get("/v1/chat/completions/chatcmpl-abc?x=1")
     assert upstream.last.target == "/v1/chat/completions/chatcmpl-abc?x=1"
@@ -225,7 +223,7 @@ def test_other_ids_are_upstreams_business(
 
 
 def test_a_held_stream_is_replaced_by_a_placeholder(holding: LiveProxy) -> None:
-    """A held stream becomes a valid stream of the placeholder, and is released as one object."""
+    """A held stream becomes the placeholder's stream, and is released as one object."""
     body = question("secret p=0.1", stream=True, stream_options={"include_usage": True})
     got = holding.post_raw(body)
     chunks = [ChatCompletionChunk.model_validate(c, strict=True) for c in events_in(got.body)]
@@ -262,7 +260,7 @@ def test_half_characters_are_held_and_released(holding: LiveProxy, is_stream: bo
 def test_a_hold_may_answer_with_an_error(
     start_proxy: StartProxy, upstream: FaultyUpstream, is_stream: bool
 ) -> None:
-    """`reply: error` is a 422 that official clients do not retry: upstream is paid once."""
+    """`reply: error` is a 422 that official clients do not retry, so upstream is paid once."""
     proxy = start_proxy(policy=policy("{hold: {reply: error}}"))
     client = proxy.openai.with_options(max_retries=2)
     with pytest.raises(UnprocessableEntityError) as caught:
@@ -299,7 +297,7 @@ def test_a_hold_may_answer_with_an_error(
 def test_prose_never_stands_for_a_call_or_for_json(
     holding: LiveProxy, fields: dict[str, Any], is_stream: bool
 ) -> None:
-    """Held tool calls and formatted replies are errors where the policy does not say otherwise."""
+    """Held tool calls and formatted replies are errors unless the policy says otherwise."""
     response = holding.ask("p=0.1", **fields, stream=is_stream)
     assert response.status_code == 422
     assert error_of(response)["code"] == "held_for_review"
@@ -311,7 +309,7 @@ def test_a_plain_response_format_is_plain_text(holding: LiveProxy) -> None:
 
 
 def test_a_policy_may_ask_for_placeholders_everywhere(start_proxy: StartProxy) -> None:
-    """`reply: placeholder` replaces a held tool call too, without any call in it."""
+    """`reply: placeholder` also replaces a held tool call, without any call in it."""
     proxy = start_proxy(policy=policy("{hold: {reply: placeholder}}"))
     response = proxy.ask("p=0.1", "tools", tools=[WEATHER])
     [choice] = response.json()["choices"]
@@ -320,19 +318,19 @@ def test_a_policy_may_ask_for_placeholders_everywhere(start_proxy: StartProxy) -
 
 
 def test_a_released_tool_call_is_the_stored_one(holding: LiveProxy) -> None:
-    """A held stream of tool calls is released as calls whose arguments are whole again."""
+    """A held stream of tool calls is released as calls whose arguments are joined."""
     response = holding.ask("p=0.1", "parallel-tools", tools=[WEATHER], stream=True)
     id = response.headers["x-pinocchio-review-id"]
     decide(holding, id, RELEASED)
     calls = holding.openai.chat.completions.retrieve(id).choices[0].message.tool_calls or []
-    told = [json.loads(call.function.arguments) for call in calls if call.type == "function"]
-    assert told == [{"city": "p=0.1", "number": 0}, {"city": "p=0.1", "number": 1}]
+    arguments = [json.loads(call.function.arguments) for call in calls if call.type == "function"]
+    assert arguments == [{"city": "p=0.1", "number": 0}, {"city": "p=0.1", "number": 1}]
     assert [call.id for call in calls] == ["call_0", "call_1"]
 
 
 @pytest.mark.parametrize("reply", ["placeholder", "error"])
 def test_nothing_is_delivered_that_cannot_be_stored(start_proxy: StartProxy, reply: str) -> None:
-    """Where the database cannot be written, the client gets 503, no answer and no review id."""
+    """While the database cannot be written, the client gets 503, no answer and no review id."""
     proxy = start_proxy(policy=policy(f"{{hold: {{reply: {reply}, queue: full}}}}"))
     with sqlite3.connect(proxy.store_path) as database:
         database.execute(
@@ -350,7 +348,7 @@ def test_nothing_is_delivered_that_cannot_be_stored(start_proxy: StartProxy, rep
 
 
 def test_held_replies_are_bounded(start_proxy: StartProxy) -> None:
-    """Beyond `limits.max_held` waiting replies, holding is 503 until one is decided."""
+    """Beyond `limits.max_held` waiting replies, holding is 503 until one is decided on."""
     proxy = start_proxy(policy=HOLD, limits={"max_held": 1})
     id = proxy.ask("p=0.1").json()["id"]
     assert error_of(proxy.ask("p=0.1"))["code"] == "too_many_held", "the store itself is well"
@@ -365,7 +363,7 @@ def test_held_replies_are_bounded(start_proxy: StartProxy) -> None:
 def test_a_blocked_reply(
     start_proxy: StartProxy, upstream: FaultyUpstream, is_stream: bool
 ) -> None:
-    """Blocking is a 422 that is not retried; the answer is neither delivered nor stored."""
+    """A block is a 422 that clients do not retry; the answer is neither delivered nor stored."""
     proxy = start_proxy(policy=policy("block"))
     client = proxy.openai.with_options(max_retries=2)
     with pytest.raises(UnprocessableEntityError) as caught:
@@ -380,7 +378,7 @@ def test_a_blocked_reply(
 @pytest.mark.parametrize("model", ["ok", "tools"])
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_a_clarification(start_proxy: StartProxy, model: str, is_stream: bool) -> None:
-    """The policy's text replaces content and calls; all else is a valid completion."""
+    """The policy's text replaces content and calls in an otherwise valid completion."""
     proxy = start_proxy(policy=policy("{clarify: {text: Which one}}"))
     client = proxy.openai.chat.completions
     asked = question("secret p=0.1", model, tools=[WEATHER])
@@ -407,8 +405,8 @@ def test_every_choice_is_clarified(start_proxy: StartProxy) -> None:
 
 
 def test_the_strictest_decision_counts_for_all_choices(start_proxy: StartProxy) -> None:
-    """Where choices disagree, the severest action is carried out; the header's confidence is that
-    of the least sure one, wherever it stands.
+    """Where choices disagree, the severest action is carried out.
+    The header's confidence is the lowest one, at whatever position.
     """
     rules = """
 version: 1
@@ -421,8 +419,8 @@ default: deliver
     proxy = start_proxy(policy=rules)
     assert proxy.ask("p=0.9|p=0.4", n=2).headers[ACTION] == "clarify"
     assert proxy.ask("p=0.4|p=0.1", n=2).headers[ACTION] == "block"
-    for told in ("p=0.9|p=0.6", "p=0.6|p=0.9"):
-        headers = proxy.ask(told, n=2).headers
+    for answers in ("p=0.9|p=0.6", "p=0.6|p=0.9"):
+        headers = proxy.ask(answers, n=2).headers
         assert (headers[ACTION], headers["x-pinocchio-confidence"]) == ("deliver", "0.6000")
 
 
@@ -438,15 +436,15 @@ def escalating(start_proxy: StartProxy, to: str, keep: str = "best", otherwise: 
 def test_the_surer_answer_is_kept(
     start_proxy: StartProxy, upstream: FaultyUpstream, is_stream: bool
 ) -> None:
-    """An unsure answer is asked for once more, elsewhere; the surer one arrives as it came."""
+    """An unsure reply is requested again from another model; the surer one arrives unchanged."""
     proxy = escalating(start_proxy, to="say strong p=0.8")
     got = proxy.post_raw(question("weak p=0.1", stream=is_stream))
     assert [r.json()["model"] for r in upstream.requests] == ["ok", "say strong p=0.8"]
-    told = post_raw(
+    direct = post_raw(
         f"{upstream.base_url}/chat/completions",
         question("weak p=0.1", "say strong p=0.8", stream=is_stream),
     )
-    assert without_member(got.body) == told.body
+    assert without_member(got.body) == direct.body
     assert got.headers[ACTION] == "escalate"
     assert got.headers["x-pinocchio-confidence"] == "0.8000"
     member = members_in(got.body)[0] if is_stream else json.loads(got.body)["pinocchio"]
@@ -474,7 +472,7 @@ def test_the_second_call_differs_in_its_model_only(
 def test_the_first_answer_is_kept_where_it_is_surer(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
-    """With `keep: best` a second answer that is less sure is thrown away."""
+    """With `keep: best` a second reply that is less sure is dropped."""
     proxy = escalating(start_proxy, to="say second p=0.05")
     response = proxy.ask("first p=0.1")
     assert response.json()["choices"][0]["message"]["content"] == "first p=0.1"
@@ -483,7 +481,7 @@ def test_the_first_answer_is_kept_where_it_is_surer(
 
 
 def test_the_last_answer_is_kept_where_the_policy_says_so(start_proxy: StartProxy) -> None:
-    """With `keep: last` the second answer is kept, however sure."""
+    """With `keep: last` the second reply is kept, however sure it is."""
     proxy = escalating(start_proxy, to="say second p=0.05", keep="last")
     response = proxy.ask("first p=0.1")
     assert response.json()["choices"][0]["message"]["content"] == "second p=0.05"
@@ -492,7 +490,7 @@ def test_the_last_answer_is_kept_where_the_policy_says_so(start_proxy: StartProx
 def test_otherwise_is_for_what_stays_unsure(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
-    """Where the kept answer would be escalated again, `otherwise` happens, without a third call."""
+    """A kept reply that would be escalated again meets `otherwise`, without a third call."""
     proxy = escalating(start_proxy, to="say second p=0.2", otherwise="{hold: {queue: seniors}}")
     response = proxy.ask("first p=0.1")
     assert len(upstream.requests) == 2
@@ -506,7 +504,7 @@ def test_otherwise_is_for_what_stays_unsure(
 def test_a_failed_second_call_leaves_the_first_answer(
     start_proxy: StartProxy, upstream: FaultyUpstream, to: str
 ) -> None:
-    """Where the second call gives no answer, the first one is kept, after exactly two calls."""
+    """Where the second call gives no reply the first one is kept, after exactly two calls."""
     proxy = escalating(start_proxy, to=to)
     response = proxy.ask("first p=0.1")
     assert response.status_code == 200
@@ -517,13 +515,13 @@ def test_a_failed_second_call_leaves_the_first_answer(
 
 @pytest.mark.parametrize("to", ["status-500", "cut"])
 def test_otherwise_is_for_failed_second_calls_too(start_proxy: StartProxy, to: str) -> None:
-    """Where the second call gives no answer, the first one meets `otherwise`."""
+    """Where the second call gives no reply, the first one meets `otherwise`."""
     proxy = escalating(start_proxy, to=to, otherwise="block")
     assert error_of(proxy.ask("p=0.1"))["code"] == "blocked_by_policy"
 
 
 def test_a_request_that_cannot_be_sent_again(start_proxy: StartProxy) -> None:
-    """JSON that could just be parsed, but not be given another model's name, keeps its answer."""
+    """A request whose JSON is too deep to be written with another model's name keeps its reply."""
     proxy = escalating(start_proxy, to="say strong p=0.8")
     statuses = set()
     for depth in range(900, 1_100, 4):
@@ -546,7 +544,7 @@ def test_leaving_during_the_second_call_cancels_it(
 def test_an_unanswered_second_body_is_not_left_open(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
-    """A second reply that is of no use is closed, not left to arrive."""
+    """A second reply that is of no use is closed and not read to its end."""
     proxy = escalating(start_proxy, to="endless-html")
     assert proxy.ask("first p=0.1").status_code == 200
     assert upstream.wait_for_request(2).is_cut_off(within_s=2)
@@ -563,7 +561,7 @@ def test_an_unanswered_second_body_is_not_left_open(
 def test_on_score_error(
     start_proxy: StartProxy, on_score_error: str, status: int, action: str, is_stream: bool
 ) -> None:
-    """Where a rule needs a score that is missing, `on_score_error` is what happens."""
+    """Where a rule needs a score that is missing, `on_score_error` applies."""
     proxy = start_proxy(
         policy=policy("block", on_score_error=on_score_error), scorer=FailingScorer("failing")
     )
@@ -576,7 +574,7 @@ def test_on_score_error(
 
 
 def test_enforcing_holds_while_the_calibrator_is_slow(start_proxy: StartProxy) -> None:
-    """By default an enforced policy holds what it needed a score for and got none in time."""
+    """By default an enforced policy holds a reply whose score does not arrive in time."""
     scorer = SlowScorer("slow@held")
     proxy = start_proxy(policy=HOLD, scorer=scorer, calibrator={"timeout_s": 0.05})
     response = proxy.ask("p=0.9")
@@ -601,7 +599,7 @@ def test_enforcing_holds_while_the_calibrator_is_slow(start_proxy: StartProxy) -
 def test_what_cannot_be_read_does_not_slip_through(
     holding: LiveProxy, upstream: FaultyUpstream, model: str, is_stream: bool
 ) -> None:
-    """A reply that a policy would have to decide on, and that we cannot read, is not delivered."""
+    """A reply that a policy must decide on and that cannot be read is not delivered."""
     response = holding.ask("secret p=0.9", model, stream=is_stream)
     assert response.status_code == 422
     assert error_of(response)["code"] == "unreadable_reply"
@@ -613,29 +611,29 @@ def test_what_cannot_be_read_does_not_slip_through(
 def test_a_stream_that_is_decided_on_is_asked_for_unencoded(
     holding: LiveProxy, proxy: LiveProxy, upstream: FaultyUpstream
 ) -> None:
-    """Encoded events could not be read, so Accept-Encoding stays here then, and only then."""
-    for asked, is_stream, told in (
+    """A stream that is decided on is requested without Accept-Encoding, and no other request is."""
+    for server, is_stream, encoding in (
         (holding, True, None),
         (holding, False, "gzip"),
         (proxy, True, "gzip"),
     ):
-        asked.ask("p=0.9", stream=is_stream, headers={"accept-encoding": "gzip"})
-        assert upstream.last.header("accept-encoding") == told
+        server.ask("p=0.9", stream=is_stream, headers={"accept-encoding": "gzip"})
+        assert upstream.last.header("accept-encoding") == encoding
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_errors_of_upstream_are_no_replies(holding: LiveProxy, is_stream: bool) -> None:
-    """A policy that holds everything unsure still lets upstream's errors through."""
+    """A policy that holds everything unsure relays upstream's errors."""
     response = holding.ask("p=0.1", "status-429", stream=is_stream)
     assert response.status_code == 429
     assert response.headers["retry-after"] == "7"
 
 
-# Conditions that only a request can meet
+# Conditions on the request
 
 
 def test_rules_see_domain_and_tags(start_proxy: StartProxy) -> None:
-    """x-pinocchio-domain and x-pinocchio-tags are facts that rules look at."""
+    """Rules can use x-pinocchio-domain and x-pinocchio-tags."""
     rules = """
 version: 1
 name: desk
@@ -655,7 +653,7 @@ default: deliver
 
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_rules_see_how_many_were_asked_for(start_proxy: StartProxy, is_stream: bool) -> None:
-    """`n` is what the client asked for, also while the choices of a live stream end one by one."""
+    """`n` is the number that the client asked for, also while the choices of a stream end."""
     rule = "{name: several, when: {n: {at_least: 2}}, then: block}"
     text = f"{{version: 1, name: desk, mode: shadow, rules: [{rule}], default: deliver}}"
     proxy = start_proxy(policy=text)
@@ -666,7 +664,7 @@ def test_rules_see_how_many_were_asked_for(start_proxy: StartProxy, is_stream: b
 
 
 def test_rules_see_the_called_tools(start_proxy: StartProxy) -> None:
-    """A rule about tools looks at what the answer calls, streamed or not."""
+    """A rule about tools looks at the reply's calls, streamed or not."""
     rules = """
 version: 1
 name: desk
@@ -676,7 +674,7 @@ default: deliver
     proxy = start_proxy(policy=rules)
     for is_stream in (False, True):
         asked: Any = {"tools": [WEATHER], "stream": is_stream}
-        question = f"p=0.9 {is_stream}"  # the same one would ask for what is held already
+        question = f"p=0.9 {is_stream}"  # the same question would fetch what is held already
         held, free = proxy.ask(question, "tools", **asked), proxy.ask(question, "ok", **asked)
         assert b'"code": "held_for_review"' in held.content
         assert b"get_weather" not in held.content
@@ -685,7 +683,7 @@ default: deliver
 
 
 def test_a_stream_that_nobody_asked_for_is_judged(start_proxy: StartProxy) -> None:
-    """An upstream that streams unasked escapes no rule about replies that are not streamed."""
+    """A stream that nobody asked for is decided on like a reply that is not streamed."""
     rules = """
 version: 1
 name: desk
@@ -704,7 +702,7 @@ default: deliver
 def test_a_buffered_stream_is_the_live_one(
     holding: LiveProxy, proxy: LiveProxy, model: str
 ) -> None:
-    """Once delivered, a buffered stream has the bytes of the live one, but for the member."""
+    """A buffered stream that is delivered has the bytes of a live one, except for the member."""
     asked = question("p=0.7", model, stream=True)
     buffered, live = holding.post_raw(asked), proxy.post_raw(asked)
     assert without_member(buffered.body) == without_member(live.body)
@@ -714,7 +712,7 @@ def test_a_buffered_stream_is_the_live_one(
 
 
 def test_a_buffered_stream_that_breaks_off_is_502(holding: LiveProxy) -> None:
-    """Before anything was written, half a stream is an ordinary error."""
+    """Before anything was sent, half a stream is an ordinary error."""
     for model in ("cut", "no-finish"):
         response = holding.ask("p=0.7", model, stream=True)
         assert response.status_code == 502
@@ -724,7 +722,7 @@ def test_a_buffered_stream_that_breaks_off_is_502(holding: LiveProxy) -> None:
 def test_an_error_event_in_a_buffered_stream_is_relayed_without_the_text_before_it(
     holding: LiveProxy, proxy: LiveProxy
 ) -> None:
-    """Upstream's error arrives as it was; text that no policy decided on does not."""
+    """Upstream's error arrives unchanged, without the text that no policy decided on."""
     asked = question("p=0.7", "error-event", stream=True)
     body, live = holding.post_raw(asked).body, proxy.post_raw(asked).body
     assert body in live
@@ -735,7 +733,7 @@ def test_an_error_event_in_a_buffered_stream_is_relayed_without_the_text_before_
 
 @pytest.fixture
 def impatient(start_proxy: StartProxy) -> LiveProxy:
-    """Start a holding proxy that sends its status after 50 ms."""
+    """Start a proxy that holds, and sends its status after 50 ms."""
     return start_proxy(policy=HOLD, limits={"commit_after_s": 0.05})
 
 
@@ -765,7 +763,7 @@ def test_a_late_hold_of_a_stream(impatient: LiveProxy, upstream: FaultyUpstream)
 
 
 def test_a_late_error_of_a_stream(impatient: LiveProxy, upstream: FaultyUpstream) -> None:
-    """After the status is out, a hold that is an error becomes an error event without [DONE]."""
+    """After the status is out, a hold with an error becomes an error event without [DONE]."""
     fields = {"response_format": SCHEMA}
     with streaming(impatient, "secret p=0.1", "gated", **fields) as (_, parts):
         next(parts)

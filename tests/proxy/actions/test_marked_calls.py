@@ -1,4 +1,4 @@
-"""Calls that are held because something speaks against them, and what is told and kept of it."""
+"""Calls that are held because of marks against them: what the client gets and the store keeps."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ COLUMNS = ("facts",)
 
 @pytest.fixture(scope="module")
 def proxy(start_proxy: StartProxy) -> LiveProxy:
-    """Start a proxy with the pack `doubtful-calls` and a scorer that is always sure, no marks."""
+    """Start a proxy with the pack `doubtful-calls`
+    and a scorer that is always sure, without marks.
+    """
     return start_proxy(policy=pack_text("doubtful-calls"), scorer=FakeScorer(0.9))
 
 
@@ -32,8 +34,8 @@ def observing(start_proxy: StartProxy) -> LiveProxy:
 
 
 def test_a_marked_call_is_held_however_sure_the_number_is(proxy: LiveProxy) -> None:
-    """The demo refunds 69 euros where 6.90 were asked for; the record keeps marks and risk, and no
-    value of the call.
+    """The demo's refund of 69 euros in place of 6.90 is held;
+    the record keeps marks and risk, and no value of the call.
     """
     held = proxy.ask(QUESTION, "demo", tools=TOOLS)
     assert held.status_code == 422, held.text
@@ -44,7 +46,7 @@ def test_a_marked_call_is_held_however_sure_the_number_is(proxy: LiveProxy) -> N
 
 
 def test_the_client_is_told_marks_and_risk_of_each_call(observing: LiveProxy) -> None:
-    """By the call's id, with words; `SeenCalls` reads them, whole or streamed."""
+    """Marks and risk come by the call's id, with words; `SeenCalls` reads them from any reply."""
     seen = SeenCalls()
     reply = observing.ask(QUESTION, "demo", tools=TOOLS)
     [choice] = reply.json()["pinocchio"]["choices"]
@@ -59,7 +61,7 @@ def test_the_client_is_told_marks_and_risk_of_each_call(observing: LiveProxy) ->
 
 
 def test_a_record_without_marks_says_that_it_lacks_them() -> None:
-    """An older version's; a replay then says what may have been decided."""
+    """An older version's record has no marks; a replay then says what may have been decided."""
     row: dict[str, Any] = dict.fromkeys(
         ("confidence_status", "team", "key", "conversation", "support", "act", "calibrator")
     )

@@ -1,4 +1,4 @@
-"""What an agent hears of a review: id, note and when to ask again, in the error object itself."""
+"""What an agent gets of a review, in the error itself: id, note and when to ask again."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def error_in_stream(proxy: LiveProxy, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_held_call_says_when_to_ask_again(proxy: LiveProxy) -> None:
-    """`retry-after` and the review's id, in headers and in the object; clients do not retry."""
+    """A held call's error has `retry-after` and the review's id; clients do not retry it."""
     response = proxy.http.post("/v1/chat/completions", json=asked("again"))
     error = error_of(response)
     assert error["review_id"] == response.headers["x-pinocchio-review-id"]
@@ -50,7 +50,7 @@ def test_a_held_call_says_when_to_ask_again(proxy: LiveProxy) -> None:
 
 
 def test_where_asking_again_would_cost_nothing_says_so(start_proxy: StartProxy) -> None:
-    """A held text is bound to no request: asked again, the model would be paid anew."""
+    """A held text has no `retry-after`: the same request would pay the model once more."""
     text = HOLD.replace("{hold: {", "{hold: {reply: error, ")
     proxy = start_proxy(policy=text)
     response = proxy.ask("text p=0.1")
@@ -61,7 +61,7 @@ def test_where_asking_again_would_cost_nothing_says_so(start_proxy: StartProxy) 
 
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_a_rejection_reaches_the_agent_with_its_note(proxy: LiveProxy, is_stream: bool) -> None:
-    """The same request gets the reviewer's words and how to go on, and no time to ask again."""
+    """The same request gets the reviewer's note and what to do, and no time to ask again."""
     body = asked(f"note {is_stream}", stream=is_stream)
     with pytest.raises(UnprocessableEntityError) as caught:
         proxy.openai.chat.completions.create(**body)
@@ -79,7 +79,7 @@ def test_a_rejection_reaches_the_agent_with_its_note(proxy: LiveProxy, is_stream
 
 
 def test_a_stream_that_has_begun_tells_it_in_its_last_event(start_proxy: StartProxy) -> None:
-    """Text went out live, so the error has no status and no header, but an id, and later a note."""
+    """In a stream that has begun, the last event has the review's id, and later the note."""
     tools = (
         "{name: unsure, when: {tools: any, confidence: {below: 0.3}}, then: {hold: {expires: 1h}}}"
     )
@@ -95,7 +95,7 @@ def test_a_stream_that_has_begun_tells_it_in_its_last_event(start_proxy: StartPr
 
 
 def test_who_waits_hears_the_note_too(start_proxy: StartProxy) -> None:
-    """With `reply: wait` the rejection comes while the connection is open."""
+    """With `reply: wait` the rejection and its note arrive on the open connection."""
     text = policy("{hold: {reply: wait, wait: 20s}}").replace("desk", "waiting")
     proxy = start_proxy(policy=text, **DESK)
 
@@ -111,7 +111,7 @@ def test_who_waits_hears_the_note_too(start_proxy: StartProxy) -> None:
 
 
 def test_anthropics_envelope_has_it_as_well(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """On `/v1/messages` the same members stand in Anthropic's error object."""
+    """On `/v1/messages` Anthropic's error object has the same members."""
     with MessagesUpstream() as upstream:
         proxy = LiveProxy(
             upstream.base_url,
@@ -132,7 +132,7 @@ def test_anthropics_envelope_has_it_as_well(tmp_path_factory: pytest.TempPathFac
 
 
 def test_the_page_for_agents_shows_a_function_that_works(proxy: LiveProxy) -> None:
-    """The code of docs/agents.md waits for a reviewer, and tells the model what the note says."""
+    """The code of docs/agents.md waits for a reviewer, and gives the model the note."""
     text = (ROOT / "docs" / "agents.md").read_text(encoding="utf-8")
     [code] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     names: dict[str, Any] = {}
@@ -141,11 +141,11 @@ def test_the_page_for_agents_shows_a_function_that_works(proxy: LiveProxy) -> No
     messages = body.pop("messages")
 
     def review(wait_s: float) -> None:
-        """Rejects while the agent sleeps."""
+        """Reject while the agent sleeps."""
         [waiting] = [row["id"] for row in held_rows(proxy) if row["question"] == "page p=0.1"]
         assert decide(proxy, waiting, verdict="reject", note=NOTE).status_code == 200
 
     names["time"] = SimpleNamespace(sleep=review, monotonic=lambda: 0.0)
     message = names["next_message"](proxy.openai, messages, **body)
-    assert message.tool_calls  # the step after that, of which the calibrator is surer
+    assert message.tool_calls  # the next step, of which the calibrator is surer
     assert NOTE in messages[-1]["content"]

@@ -1,4 +1,4 @@
-"""Rules on what a reply is like, and rules in shadow: matched, told to the client, recorded."""
+"""Rules on what a reply is like, and rules in shadow: matched, reported and recorded."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def reply(message: Json) -> Json:
 def test_a_refusal_is_what_upstream_calls_one(
     start_proxy: StartProxy, upstream: FaultyUpstream, message: Json, action: str
 ) -> None:
-    """The text of a reply is not guessed at: its member `refusal` counts."""
+    """A refusal is what upstream marks as `refusal`; the text does not count."""
     proxy = start_proxy(policy=policy("{refusal: true}"))
-    told = proxy.ask("?", "told", reply=reply(message))
-    assert told.headers[ACTION] == action
+    response = proxy.ask("?", "told", reply=reply(message))
+    assert response.headers[ACTION] == action
 
 
 @pytest.mark.parametrize(("text", "action"), [("x" * 19, "deliver"), ("x" * 20, "block")])
@@ -51,16 +51,16 @@ def test_a_refusal_is_what_upstream_calls_one(
 def test_length_counts_the_characters_of_the_text(
     start_proxy: StartProxy, upstream: FaultyUpstream, text: str, action: str, is_stream: bool
 ) -> None:
-    """Characters, not bytes, of the text alone; of a stream, once it is whole."""
+    """Length counts characters of the text alone, of a stream once it is whole."""
     proxy = start_proxy(policy=policy("{length: {at_least: 20}}"))
-    told = proxy.ask(text.replace("x", "é"), stream=is_stream)
-    assert told.headers[ACTION] == action
+    response = proxy.ask(text.replace("x", "é"), stream=is_stream)
+    assert response.headers[ACTION] == action
 
 
 def test_length_leaves_tool_calls_and_thoughts_aside(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
-    """Content in parts is added up; arguments and reasoning are not the text."""
+    """Length adds up parts of the content and leaves out arguments and reasoning."""
     proxy = start_proxy(policy=policy("{length: 4}"))
     parts = [{"type": "text", "text": "ab"}, {"type": "image"}, {"type": "text", "text": "cd"}]
     message = {"content": parts, "reasoning_content": "hm", "tool_calls": []}
@@ -100,18 +100,18 @@ def test_what_a_rule_in_shadow_would_have_done_is_told_and_recorded(
     action: str,
     shadowed: list[Json] | None,
 ) -> None:
-    """The rules below decide; the member and the record name the rule and its action."""
+    """The next rules decide; member and record name the rule in shadow and its action."""
     proxy = start_proxy(policy=SHADOWING)
-    told = proxy.ask(text)
-    member = told.json()["pinocchio"]
-    assert (told.headers[ACTION], member.get("shadowed")) == (action, shadowed)
+    response = proxy.ask(text)
+    member = response.json()["pinocchio"]
+    assert (response.headers[ACTION], member.get("shadowed")) == (action, shadowed)
     assert proxy.recorded(member["request_id"], "shadowed") == [shadowed]
 
 
 def test_rules_in_shadow_count_once_for_all_choices_and_in_streams(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
-    """With several choices, what is said about any of them is said once; streams say the same."""
+    """A rule in shadow is reported once for all choices, and in streams alike."""
     proxy = start_proxy(policy=SHADOWING)
     completion = proxy.openai.chat.completions.create(**question("p=0.5|p=0.55|p=0.9"), n=3)
     assert (completion.model_extra or {})["pinocchio"]["shadowed"] == [STRICT]
@@ -122,7 +122,7 @@ def test_rules_in_shadow_count_once_for_all_choices_and_in_streams(
 def test_an_escalation_keeps_what_was_said_about_the_first_reply(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
-    """Facts and shadows of the reply that the policy was first asked about are recorded."""
+    """Facts and shadows are recorded for the first reply, before the escalation."""
     text = SHADOWING.replace("then: clarify", "then: {escalate: {to: say p=0.95}}")
     proxy = start_proxy(policy=text)
     member = proxy.ask("p=0.1").json()["pinocchio"]
@@ -138,14 +138,14 @@ def test_an_escalation_keeps_what_was_said_about_the_first_reply(
 def test_the_record_keeps_the_facts_and_no_text(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
-    """What rules can look at is there for a later replay, with the marks and the risk of calls;
-    arguments of tools are text.
+    """The record has all that rules can look at, with the marks and the risk of
+    calls, for a later replay; arguments of tools are text and are not in it.
     """
     proxy = start_proxy()
     tool = {"type": "function", "function": {"name": "send_email"}}
     headers = {"x-pinocchio-tags": "vip,beta", "x-pinocchio-domain": "law"}
-    told = proxy.ask("secret p=0.2", "tools", headers=headers, tools=[tool])
-    [facts] = proxy.recorded(told.headers["x-pinocchio-request-id"], "facts")
+    response = proxy.ask("secret p=0.2", "tools", headers=headers, tools=[tool])
+    [facts] = proxy.recorded(response.headers["x-pinocchio-request-id"], "facts")
     assert facts == [
         {
             "finish_reason": "tool_calls",
@@ -166,11 +166,11 @@ def test_the_record_keeps_the_facts_and_no_text(
 def test_names_that_no_database_takes_lose_nothing(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
-    """Half a surrogate pair in a tool's name is escaped; too many calls are not kept."""
+    """Half a surrogate pair in a tool's name is escaped; calls beyond the limit are not kept."""
     proxy = start_proxy()
     for count, name in ((1, "\\ud83d"), (3_000, "search")):
         call = {"type": "function", "function": {"name": name, "arguments": "{}"}}
         body = json.dumps(question("?", "told", reply=reply({"tool_calls": [call] * count})))
-        told = proxy.post_raw(body.replace("\\\\ud", "\\ud").encode())
-        [facts] = proxy.recorded(told.headers["x-pinocchio-request-id"], "facts")
+        got = proxy.post_raw(body.replace("\\\\ud", "\\ud").encode())
+        [facts] = proxy.recorded(got.headers["x-pinocchio-request-id"], "facts")
         assert (facts[0]["tools"] == ["\ud83d"]) if count == 1 else (facts is None)

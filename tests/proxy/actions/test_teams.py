@@ -1,4 +1,4 @@
-"""Teams and keys: which policy holds for whom, what it sees of them, and how much they may do."""
+"""Teams and keys: which policy applies to whom, what it sees of them, and their limits."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ default: deliver
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Policies beside a configuration."""
+    """Write policies beside a configuration."""
     folder = tmp_path_factory.mktemp("policies")
     (folder / "strict.yaml").write_text(STRICT)
     (folder / "watch.yaml").write_text(OBSERVE)
@@ -55,7 +55,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def proxy(start_proxy: StartProxy, files: Path) -> LiveProxy:
-    """Delivers everything, but for what the policies of teams and keys say."""
+    """Start a proxy that delivers everything, except for the policies of teams and keys."""
     teams = {
         "plain": {},
         "careful": {"policy": str(files / "strict.yaml"), "max_held": 2},
@@ -76,23 +76,23 @@ def policy_of(response: httpx.Response) -> str:
     return response.headers[HEADER].split("/")[0]
 
 
-# Whose policy holds
+# Which policy applies
 
 
 def test_each_team_and_key_has_its_policy(proxy: LiveProxy, files: Path) -> None:
-    """A key's own counts before its team's, and that before the one for everybody."""
+    """A key's own policy counts before its team's, and that before the general one."""
     plain = key_for(proxy, team="plain")
     careful = key_for(proxy, team="careful")
     careless = key_for(proxy, team="careful", policy="observe")
     alone = key_for(proxy, policy=str(files / "strict.yaml"))
-    told = [ask_with(proxy.base_url, key, "p=0.1") for key in (plain, careful, careless, alone)]
-    assert [policy_of(each) for each in told] == ["house", "strict", "observe", "strict"]
-    actions = [each.headers["x-pinocchio-action"] for each in told]
+    replies = [ask_with(proxy.base_url, key, "p=0.1") for key in (plain, careful, careless, alone)]
+    assert [policy_of(each) for each in replies] == ["house", "strict", "observe", "strict"]
+    actions = [each.headers["x-pinocchio-action"] for each in replies]
     assert actions == ["deliver", "hold", "deliver", "hold"]
 
 
 def test_policies_see_team_and_key(start_proxy: StartProxy) -> None:
-    """Rules on `team` and `key` match the name of the key, of replies and of streams."""
+    """Rules on `team` and `key` match the key's team and name, for replies and streams."""
     proxy = start_proxy(
         policy=BY_FACTS,
         keys="required",
@@ -119,7 +119,7 @@ def test_policies_see_team_and_key(start_proxy: StartProxy) -> None:
 
 
 def test_attach_is_the_keys_else_the_teams(proxy: LiveProxy) -> None:
-    """Who wants replies as upstream sends them gets them so; others still see the confidence."""
+    """A key or team without `attach` gets upstream's replies; others still get the confidence."""
     quiet = ask_with(proxy.base_url, key_for(proxy, team="quiet"))
     assert "pinocchio" not in quiet.json()
     assert not [name for name in quiet.headers if name.startswith("x-pinocchio")]
@@ -137,7 +137,7 @@ def test_attach_is_the_keys_else_the_teams(proxy: LiveProxy) -> None:
 def test_a_key_beyond_its_requests_is_told_when_to_come_again(
     proxy: LiveProxy, upstream: FaultyUpstream
 ) -> None:
-    """429 in OpenAI's envelope with `retry-after`, typed by its client; upstream is not asked."""
+    """A key beyond its requests gets 429 with `retry-after`, and upstream is not asked."""
     secret, _ = make_key(proxy.store_path, requests_per_minute=2)
     until(lambda: ask_with(proxy.base_url, secret).status_code == 200, NOTICED_WITHIN_S)
     assert ask_with(proxy.base_url, secret).status_code == 200
@@ -153,7 +153,7 @@ def test_a_key_beyond_its_requests_is_told_when_to_come_again(
 
 
 def test_the_keys_of_a_team_share_its_requests(proxy: LiveProxy) -> None:
-    """What one key of the team has used up, another one lacks; other teams do not notice."""
+    """Requests of one key count for all keys of the team, and not for other teams."""
     first, _ = make_key(proxy.store_path, team="slow")
     second, _ = make_key(proxy.store_path, team="slow")
     other = key_for(proxy, team="plain")
@@ -169,15 +169,15 @@ def test_each_process_counts_for_itself(upstream: FaultyUpstream, tmp_path: Path
     secret, _ = make_key(tmp_path / "held.db", requests_per_minute=1)
     proxies = [LiveProxy(upstream.base_url, tmp_path, **options) for _ in range(2)]
     try:
-        told = [ask_with(proxy.base_url, secret).status_code for proxy in proxies * 2]
+        statuses = [ask_with(proxy.base_url, secret).status_code for proxy in proxies * 2]
     finally:
         for proxy in proxies:
             proxy.stop()
-    assert told == [200, 200, 429, 429]
+    assert statuses == [200, 200, 429, 429]
 
 
 def test_buckets_fill_evenly_and_take_from_all_or_none() -> None:
-    """A minute's worth at once, then one every so often; who is refused has used up nothing."""
+    """A bucket allows a minute's worth at once, then one at intervals; refusals use up nothing."""
     now = [0.0]
     buckets = Buckets(lambda: now[0])
     both = [("key", 60), ("team", 2)]
@@ -191,7 +191,7 @@ def test_buckets_fill_evenly_and_take_from_all_or_none() -> None:
 
 
 def test_a_team_may_have_so_many_replies_held(proxy: LiveProxy) -> None:
-    """Beyond it a hold is refused with 503, as beyond `limits.max_held`; others may go on."""
+    """Beyond a team's holds a further one is refused with 503, and other teams are not affected."""
     careful, second = key_for(proxy, team="careful"), key_for(proxy, team="careful")
     waiting = 0
     while ask_with(proxy.base_url, careful, "p=0.1").status_code == 200:
@@ -204,7 +204,7 @@ def test_a_team_may_have_so_many_replies_held(proxy: LiveProxy) -> None:
 
 
 def test_a_key_may_have_so_many_replies_held(proxy: LiveProxy, files: Path) -> None:
-    """Its own limit counts its own replies only."""
+    """A key's own limit of holds counts its own replies only."""
     policy = str(files / "strict.yaml")
     one = key_for(proxy, policy=policy, max_held=1)
     other = key_for(proxy, policy=policy, max_held=1)
@@ -213,12 +213,12 @@ def test_a_key_may_have_so_many_replies_held(proxy: LiveProxy, files: Path) -> N
     assert ask_with(proxy.base_url, other, "p=0.1").status_code == 200
 
 
-# A client may ask for a stricter policy
+# Policies that a client requests
 
 
 @pytest.fixture
 def lenient(start_proxy: StartProxy) -> LiveProxy:
-    """Delivers everything; open."""
+    """Start a proxy that delivers everything and needs no key."""
     return start_proxy(policy=DELIVER)
 
 
@@ -231,7 +231,7 @@ def holding(start_proxy: StartProxy) -> LiveProxy:
 def test_a_client_can_ask_for_a_stricter_policy(
     lenient: LiveProxy, upstream: FaultyUpstream
 ) -> None:
-    """The pack decides too, the header says so and goes no further, and others do not notice."""
+    """The requested pack decides too; its header stays here, and other clients are unaffected."""
     client = OpenAI(base_url=lenient.base_url, api_key="sk", default_headers={HEADER: "helpdesk"})
     held = client.chat.completions.create(**question(UNSUPPORTED))
     assert held.id.startswith("chatcmpl-held-")
@@ -241,13 +241,13 @@ def test_a_client_can_ask_for_a_stricter_policy(
     assert policy_of(lenient.ask("p=0.01")) == "house"
 
 
-@pytest.mark.parametrize("asked", ["observe", "helpdesk", "agent-tools", "desk"])
-def test_a_client_cannot_ask_for_a_laxer_policy(holding: LiveProxy, asked: str) -> None:
-    """Whatever is asked for, the caller's own policy still holds what it holds."""
-    response = holding.ask("p=0.99", headers={HEADER: asked})
+@pytest.mark.parametrize("requested", ["observe", "helpdesk", "agent-tools", "desk"])
+def test_a_client_cannot_ask_for_a_laxer_policy(holding: LiveProxy, requested: str) -> None:
+    """Whatever policy a client requests, its own still holds what it holds."""
+    response = holding.ask("p=0.99", headers={HEADER: requested})
     assert response.headers["x-pinocchio-action"] == "hold"
     assert policy_of(response) == "desk"
-    stream = holding.ask("p=0.99", headers={HEADER: asked}, stream=True)
+    stream = holding.ask("p=0.99", headers={HEADER: requested}, stream=True)
     assert stream.headers["x-pinocchio-action"] == "hold"
 
 
@@ -255,7 +255,7 @@ def test_a_client_cannot_ask_for_a_laxer_policy(holding: LiveProxy, asked: str) 
 def test_two_headers_are_refused(
     lenient: LiveProxy, upstream: FaultyUpstream, names: tuple[str, str]
 ) -> None:
-    """Whoever puts one in front of another's does not make it disappear: 400, nobody is asked."""
+    """Two policy headers are refused with 400 and reach no upstream: one could hide the other."""
     fields = [*((HEADER, name) for name in names), ("authorization", "Bearer sk")]
     response = httpx.post(
         f"{lenient.base_url}/chat/completions", json=question("p=0.9"), headers=fields
@@ -267,7 +267,7 @@ def test_two_headers_are_refused(
 
 
 def test_a_stream_waits_for_the_stricter_policy(lenient: LiveProxy) -> None:
-    """A stream that would go through live is buffered where the asked policy may hold it."""
+    """A live stream is buffered where the requested policy may hold it."""
     live = lenient.ask("p=0.01", stream=True)
     assert live.headers["x-pinocchio-confidence-status"] == "pending"
     waited = lenient.ask(UNSUPPORTED, headers={HEADER: "helpdesk"}, stream=True)
@@ -279,7 +279,7 @@ def test_a_stream_waits_for_the_stricter_policy(lenient: LiveProxy) -> None:
 def test_an_unknown_policy_is_refused(
     lenient: LiveProxy, upstream: FaultyUpstream, name: str
 ) -> None:
-    """400 names the packs; no path is ever opened, and upstream is not asked."""
+    """An unknown policy gets 400 with the names of the packs; no path is opened."""
     response = lenient.ask(headers={HEADER: name.encode("latin-1")})
     assert response.status_code == 400
     error = error_of(response)
@@ -294,7 +294,7 @@ def test_an_unknown_policy_is_refused(
 def test_a_policy_that_asks_several_times_is_not_asked_for(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
-    """It would cost more rather than hold more; whose own policy it is may name it."""
+    """A policy with several calls costs more, so it can be requested only by its own users."""
     asking = "{version: 1, name: best, ask: {n: 2}, default: deliver}"
     own = start_proxy(policy=asking)
     assert own.ask(headers={HEADER: "best"}).status_code == 200
@@ -303,7 +303,7 @@ def test_a_policy_that_asks_several_times_is_not_asked_for(
 
 
 def test_a_configured_policy_can_be_asked_for_by_its_name(proxy: LiveProxy) -> None:
-    """A team's policy is known to the clients of another one under the name it has."""
+    """A team's policy can be requested by clients of other teams under its name."""
     plain = key_for(proxy, team="plain")
     response = ask_with(proxy.base_url, plain, "p=0.1", x_pinocchio_policy="strict")
     assert response.status_code in (200, 503)  # the team's limit is not the key's
@@ -314,7 +314,7 @@ HASTY = "{hold: {queue: q, on_expiry: deliver, expires: 1s}}"
 
 
 @pytest.mark.parametrize(
-    ("own", "asked", "policy_name", "on_expiry"),
+    ("own", "requested", "policy_name", "on_expiry"),
     [
         ("deliver", HASTY, "asked", "deliver"),
         ("{deliver: {notice: Look}}", "{annotate: {label: x}}", "own", None),
@@ -329,14 +329,16 @@ HASTY = "{hold: {queue: q, on_expiry: deliver, expires: 1s}}"
     ],
 )
 def test_an_asked_policy_takes_nothing_back(
-    own: str, asked: str, policy_name: str, on_expiry: str | None
+    own: str, requested: str, policy_name: str, on_expiry: str | None
 ) -> None:
-    """Neither a visible notice nor, by a hold that delivers on expiry, what was withheld."""
+    """A requested policy removes no notice, and its
+    hold does not deliver withheld text on expiry.
+    """
     facts = Facts(0.5, "m")
     found = with_asked(
         *(
             decide(parse_policy(f"{{version: 1, name: {name}, default: {then}}}", "p.yaml"), facts)
-            for name, then in (("own", own), ("asked", asked))
+            for name, then in (("own", own), ("asked", requested))
         )
     )
     action = found.applied.otherwise if isinstance(found.applied, Escalate) else found.applied
@@ -345,7 +347,7 @@ def test_an_asked_policy_takes_nothing_back(
 
 
 def test_what_is_carried_out_counts_before_what_a_shadow_would_do() -> None:
-    """A policy in shadow, however strict, takes nothing from one that is enforced."""
+    """An enforced policy counts before one in shadow, however strict that is."""
     shadow = parse_policy(OBSERVE, "watch.yaml")
     enforced = parse_policy(
         "{version: 1, name: e, default: {clarify: {text: Which one}}}", "e.yaml"

@@ -92,10 +92,10 @@ def offered(surface: str, *names: str) -> dict[str, object]:
 def came_through(
     proxy: LiveProxy, upstream: AnyUpstream, surface: str, cases: list[Case], **members: object
 ) -> list[str]:
-    """Which of the calls a client got, whatever it had asked for.
+    """Return the names of the cases whose call a client got.
 
-    Each request has a key of its own: of one key's request that was held before, the same again
-    gets the same held reply, and upstream is not asked.
+    Each request has a key of its own, as a repeated request
+    of one key would get the reply that is held already.
     """
     found = []
     upstream.forget()
@@ -127,7 +127,7 @@ def cases_of(surface: str, names: tuple[str, ...], arguments: tuple[str, ...]) -
 def test_no_spelling_of_a_name_passes(
     proxy: tuple[str, LiveProxy], upstream: AnyUpstream, surface: str, is_offered: bool, ninth: int
 ) -> None:
-    """Each name that a client may read as the tool's is held, also where no tool is offered."""
+    """A name that a client may read as the tool's is held, also where no tool is offered."""
     tools = offered(surface, TOOL, OTHER) if is_offered else {}
     names = NAMES + NAMES_IF_OFFERED if is_offered else NAMES
     cases = cases_of(surface, names[ninth::9], (ARGUMENTS,))
@@ -140,7 +140,7 @@ def test_no_spelling_of_a_name_passes(
 def test_no_spelling_of_arguments_passes(
     proxy: tuple[str, LiveProxy], upstream: AnyUpstream, surface: str, ninth: int
 ) -> None:
-    """Arguments that are no plain object are held by a rule that looks at them."""
+    """Arguments that are no plain object are held by a rule that looks at arguments."""
     cases = cases_of(surface, (TOOL, f"functions.{TOOL}"), SPELLED_ARGUMENTS[ninth::9])
     tools = offered(surface, TOOL, OTHER)
     assert came_through(proxy[1], upstream, surface, cases, **tools) == []
@@ -150,7 +150,7 @@ def test_no_spelling_of_arguments_passes(
 def test_a_call_counts_under_each_name_that_its_deltas_bring(
     proxy: tuple[str, LiveProxy], upstream: AnyUpstream, is_offered: bool
 ) -> None:
-    """Clients join names, or take the first or the last one; none of them is overlooked."""
+    """A call counts under each name in its deltas: clients join names or take either."""
     cases, tools = list(named_twice()), offered("chat", TOOL, OTHER) if is_offered else {}
     assert len(cases) > 25
     assert came_through(proxy[1], upstream, "chat", cases, **tools) == []
@@ -159,7 +159,7 @@ def test_a_call_counts_under_each_name_that_its_deltas_bring(
 def test_an_input_that_a_block_begins_with_is_not_overlooked(
     proxy: tuple[str, LiveProxy], upstream: AnyUpstream
 ) -> None:
-    """Where the start of a block and its deltas both have arguments, readers may take either."""
+    """Arguments in a block's start and in its deltas both count, as clients may take either."""
     start = json.loads(ARGUMENTS)
     cases = [("start", messages_stream(TOOL, start, '{"amount": 1}'))]
     tools = offered("messages", TOOL)
@@ -171,7 +171,7 @@ def test_an_input_that_a_block_begins_with_is_not_overlooked(
 def test_another_tool_of_the_request_is_not_held(
     upstream: AnyUpstream, tmp_path_factory: pytest.TempPathFactory, surface: str, name: str
 ) -> None:
-    """A tool that the request offers is this tool to everybody, whatever its name resembles."""
+    """A tool that the request offers is not held, however similar its name is."""
     small = ARGUMENTS.replace("900", "9")
     cases = cases_of(surface, (name,), (small,))
     if surface == "chat":

@@ -1,4 +1,5 @@
-"""Nothing of an answer that a policy holds comes through, in whatever form upstream sends it.
+"""Nothing of an answer that a policy holds reaches
+the client, in whatever form upstream sends it.
 
 Two policies, one that holds everything and one that holds calls; four surfaces; asked for whole and
 as a stream. Each test counts what it tried and what came through: none. The suite tries every third
@@ -73,7 +74,7 @@ def holds_calls(
 
 
 def received(proxy: LiveProxy, surface: str, *, is_stream: bool) -> bytes:
-    """All that a client gets, its header fields too; what came before a connection broke off."""
+    """Return all that a client gets, header fields too, up to where a connection breaks off."""
     body = asking(surface, stream=is_stream)
     headers = {"content-type": "application/json", "authorization": "Bearer sk-client"}
     client = _client(proxy.port)
@@ -105,7 +106,7 @@ _open = ExitStack()
 
 @pytest.fixture(scope="module", autouse=True)
 def connections() -> Iterator[None]:
-    """They are closed in the end."""
+    """Yield connections, and close them in the end."""
     with _open:
         yield
 
@@ -113,7 +114,7 @@ def connections() -> Iterator[None]:
 def through(
     proxy: LiveProxy, upstream: AnyUpstream, surface: str, cases: Iterable[Case]
 ) -> tuple[int, list[str]]:
-    """How many were tried, and which came through."""
+    """Return how many forms were tried, and which came through."""
     tried, found = 0, []
     for name, upstream.answer in cases:
         secret = [step for step in upstream.answer.steps if isinstance(step, bytes)]
@@ -164,7 +165,7 @@ def test_no_call_passes(
 def test_no_call_passes_that_only_some_readers_find(
     request: pytest.FixtureRequest, upstream: AnyUpstream, policy: str
 ) -> None:
-    """Members that stand twice, differ by case, or stand where nobody looks are refused."""
+    """Members that occur twice, differ by case, or are in odd places are refused."""
     proxy = request.getfixturevalue(policy)
     tried, found = through(proxy, upstream, "chat", [*hidden_answers(), *hidden_streams()])
     assert found == []
@@ -183,7 +184,7 @@ def test_no_call_passes_that_only_some_readers_find(
 def test_what_all_readers_find_the_same_in_is_delivered(
     holds_calls: LiveProxy, upstream: AnyUpstream, beside: str
 ) -> None:
-    """Other members may be whatever they are."""
+    """A reply in which all readers find the same is delivered, whatever other members it has."""
     body = json.dumps(ANSWERS["chat"])[:-1]
     upstream.answer = Response([f"{body},{beside}}}".encode()], headers=JSON)
     assert passed(received(holds_calls, "chat", is_stream=False))
@@ -193,7 +194,7 @@ def test_what_all_readers_find_the_same_in_is_delivered(
 def test_nothing_of_a_servers_own_stands_beside_what_takes_an_answers_place(
     upstream: AnyUpstream, tmp_path_factory: pytest.TempPathFactory, surface: str
 ) -> None:
-    """A question in an answer's place has the members of its format; others may repeat the text."""
+    """A question in place of an answer keeps a server's own numbers, but none of its texts."""
     answer = json.loads(json.dumps(ANSWERS[surface]).replace(SECRET, "hm"))
     body = json.dumps({**answer, "x_text": SECRET, "x_object": {"a": [SECRET]}, "x_number": 4.5})
     upstream.answer = Response([body.encode()], headers=JSON)
@@ -230,15 +231,15 @@ def test_a_request_that_could_be_read_as_two_is_refused(
     body: str,
     is_refused: bool,
 ) -> None:
-    """A score goes by one conversation; a model counts where a rule asks for it."""
+    """A request with a repeated member that decides on its score or rule is refused."""
     upstream.answer = Response([json.dumps(ANSWERS["chat"]).encode()], headers=JSON)
     with ExitStack() as stack:
         proxy = holds_all
         if policy == "of models":
             proxy = stack.enter_context(holding(upstream, tmp_path_factory, BY_MODEL))
-        asked = httpx.post(f"{proxy.base_url}/chat/completions", content=body, trust_env=False)
-    code = asked.json().get("error", {}).get("code")
-    assert (asked.status_code, code) == ((400, "repeated_member") if is_refused else (200, None))
+        response = httpx.post(f"{proxy.base_url}/chat/completions", content=body, trust_env=False)
+    code = response.json().get("error", {}).get("code")
+    assert (response.status_code, code) == ((400, "repeated_member") if is_refused else (200, None))
 
 
 def first(surface: str, answer: dict[str, object]) -> list[Case]:
@@ -250,7 +251,7 @@ def first(surface: str, answer: dict[str, object]) -> list[Case]:
 def test_plain_answers_are_delivered(
     holds_calls: LiveProxy, upstream: AnyUpstream, surface: str
 ) -> None:
-    """Where nothing calls a tool, a policy that holds calls delivers: it is no wall."""
+    """A policy that holds calls delivers answers without a call."""
     cases = [
         next(iter(whole(surface, ANSWERS[surface]))),
         next(iter(streams(surface, calls=False))),

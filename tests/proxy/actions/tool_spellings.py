@@ -77,7 +77,7 @@ SPELLED_ARGUMENTS = (
 
 
 def whole_calls(surface: str, name: str, arguments: str = ARGUMENTS) -> Iterator[Case]:
-    """Whole answers that call a tool by a name, in each form that the API has for a call."""
+    """Yield whole answers that call a tool by a name, in each form that the API has for a call."""
     if surface == "chat":
         function = {"name": name, "arguments": arguments}
         custom = {"name": name, "input": arguments}
@@ -131,7 +131,7 @@ def streamed_calls(surface: str, name: str, arguments: str = ARGUMENTS) -> Itera
 
 
 def named_twice() -> Iterator[Case]:
-    """Streams whose deltas bring more than one name, for each kind of call of a chat message."""
+    """Yield streams whose deltas have several names, for each kind of call of a chat message."""
     names = {
         "the name in each delta": [TOOL] * 3,
         "the name behind another": [OTHER, TOOL],
@@ -145,10 +145,10 @@ def named_twice() -> Iterator[Case]:
     }
     for kind in ("function", "custom", "legacy"):
         member = "input" if kind == "custom" else "arguments"
-        for told, given in names.items():
-            pieces: list[Json] = [{"name": name} for name in given]
+        for case, sequence in names.items():
+            pieces: list[Json] = [{"name": name} for name in sequence]
             pieces[-1][member] = ARGUMENTS
-            yield f"{kind}: {told}", chat_deltas(pieces, kind)
+            yield f"{kind}: {case}", chat_deltas(pieces, kind)
         yield (
             f"{kind}: the name behind the arguments",
             chat_deltas([{"name": OTHER, member: ARGUMENTS}, {"name": TOOL}], kind),
@@ -180,7 +180,7 @@ def chat_deltas(pieces: list[Json], kind: str) -> Response:
 def responses_stream(item: Json) -> Response:
     answer = {**ANSWERS["responses"], "output": [item]}
     begun = {**answer, "status": "in_progress", "output": []}
-    told: list[tuple[str, Json]] = [
+    events: list[tuple[str, Json]] = [
         ("response.created", {"response": begun}),
         ("response.output_item.added", {"output_index": 0, "item": {**item, "arguments": ""}}),
         (
@@ -190,7 +190,7 @@ def responses_stream(item: Json) -> Response:
         ("response.output_item.done", {"output_index": 0, "item": item}),
         ("response.completed", {"response": answer}),
     ]
-    return _typed([{"type": kind, "sequence_number": n, **e} for n, (kind, e) in enumerate(told)])
+    return _typed([{"type": kind, "sequence_number": n, **e} for n, (kind, e) in enumerate(events)])
 
 
 def messages_stream(name: str, start: Json, arguments: str) -> Response:
@@ -215,7 +215,7 @@ def _typed(events: list[Json]) -> Response:
 
 
 def _object(arguments: str) -> Any:
-    """Return the arguments as an object, for APIs that want one, or their text if it is no JSON."""
+    """Return the arguments as an object, for APIs that need one, or as text if they are no JSON."""
     try:
         return json.loads(arguments)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The random audit: which delivered replies enter the queue, and what their labels tell."""
+"""The random audit: which delivered replies enter the queue, and what their labels say."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ default: deliver
 
 @pytest.fixture(scope="module")
 def proxy(start_proxy: StartProxy) -> LiveProxy:
-    """Every delivered reply is audited."""
+    """Start a proxy that audits every delivered reply."""
     return start_proxy(policy=HOLD, audit={"share": 1.0}, limits={"max_held": 1}, **DESK)
 
 
@@ -68,13 +68,13 @@ def audit_of(proxy: LiveProxy, request_id: str) -> dict[str, Any]:
 
 
 def test_a_delivered_reply_is_kept_as_it_was_asked_and_answered(proxy: LiveProxy) -> None:
-    """The row has both bodies, the share, and what the record says of the exchange."""
+    """The row has both bodies, the audit's share, and the record's fields of the exchange."""
     body = b'{"model": "ok",  "messages": [{"role": "user", "content": "why? p=0.8"}]}'
     reply = proxy.post_raw(body)
     kept = audit_of(proxy, reply.headers["x-pinocchio-request-id"])
     assert kept["id"].startswith("audit_")
     assert kept["request"] == body
-    assert reply.body.startswith(kept["reply"][:-1])  # but for the member that was added
+    assert reply.body.startswith(kept["reply"][:-1])  # without the member that was added
     assert (kept["share"], kept["confidence"], kept["state"]) == (1.0, 0.8, "held")
     assert kept["question"] == "why? p=0.8"
     assert kept["expires_at"] - kept["created_at"] == 14 * 86_400
@@ -83,7 +83,9 @@ def test_a_delivered_reply_is_kept_as_it_was_asked_and_answered(proxy: LiveProxy
 def test_the_queue_does_not_say_that_a_delivered_reply_will_be_rejected(
     proxy: LiveProxy, tmp_path: Path
 ) -> None:
-    """When its time is up, the client keeps what it has."""
+    """The queue does not say that an audited reply will be
+    rejected when its time is up: the client has it already.
+    """
     kept = audit_of(proxy, proxy.ask("p=0.85").headers["x-pinocchio-request-id"])
     (tmp_path / "proxy.yaml").write_text(f"store: sqlite:///{proxy.store_path}\n")
     listed = run_cli("reviews", "list", "--config", str(tmp_path / "proxy.yaml")).stdout
@@ -91,16 +93,16 @@ def test_the_queue_does_not_say_that_a_delivered_reply_will_be_rejected(
     assert "to be checked within 14 d" in line
     assert "reject" not in line
     config = str(tmp_path / "proxy.yaml")
-    shown = json.loads(run_cli("reviews", "show", kept["id"], "--json", "--config", config).stdout)
+    output = json.loads(run_cli("reviews", "show", kept["id"], "--json", "--config", config).stdout)
     reviewed = proxy.desk.get(f"{API}/reviews/{kept['id']}").json()
-    assert (shown["on_expiry"], reviewed["on_expiry"]) == (None, None)
+    assert (output["on_expiry"], reviewed["on_expiry"]) == (None, None)
     with logged_in(proxy) as client:
         page = client.get(f"/console/reviews/{kept['id']}").text
     assert "then it is taken off the queue" in page
 
 
 def test_a_stream_is_kept_as_one_completion(proxy: LiveProxy) -> None:
-    """What a reviewer sees of it is the text that its chunks were."""
+    """A stream is stored as one completion, so that a reviewer sees its text."""
     live = {"model": "ok", "messages": [{"role": "user", "content": "in parts p=0.7"}]}
     watching = proxy.http.post("/v1/chat/completions", json=live | {"stream": True})
     assert watching.headers["content-type"].startswith("text/event-stream")
@@ -109,16 +111,16 @@ def test_a_stream_is_kept_as_one_completion(proxy: LiveProxy) -> None:
     assert kept[0]["reply"].startswith(b"{")
 
 
-def audits_after(proxy: LiveProxy, asked: str) -> list[dict[str, Any]]:
+def audits_after(proxy: LiveProxy, text: str) -> list[dict[str, Any]]:
     def found() -> list[dict[str, Any]]:
-        return [each for each in audits(proxy) if each["question"] == asked]
+        return [each for each in audits(proxy) if each["question"] == text]
 
     until(found)
     return found()
 
 
 def test_a_live_stream_is_kept_too(start_proxy: StartProxy) -> None:
-    """Where a policy only observes, the stream passes live and is kept once it is scored."""
+    """A live stream under a policy that only observes is stored once it is scored."""
     proxy = start_proxy(audit={"share": 1.0})
     with streaming(proxy, "lively p=0.6", "ok") as (response, parts):
         for _ in parts:
@@ -129,7 +131,7 @@ def test_a_live_stream_is_kept_too(start_proxy: StartProxy) -> None:
 
 
 def test_what_was_not_delivered_as_one_scored_reply_is_not_drawn(proxy: LiveProxy) -> None:
-    """No held, blocked or failed reply, and none of several choices: a label could not tell."""
+    """Held, blocked and failed replies and those with several choices are never audited."""
     refused = [
         proxy.ask("p=0.1"),
         proxy.ask("p=0.35"),
@@ -143,7 +145,7 @@ def test_what_was_not_delivered_as_one_scored_reply_is_not_drawn(proxy: LiveProx
 
 
 def test_no_client_can_fetch_an_audited_reply(proxy: LiveProxy) -> None:
-    """Its id is none of ours on the wire: it is asked of upstream, which does not know it."""
+    """A request for an audited reply's id goes upstream, which does not know it."""
     kept = audit_of(proxy, proxy.ask("p=0.9").headers["x-pinocchio-request-id"])
     found = proxy.http.get(f"/v1/chat/completions/{kept['id']}")
     assert kept["reply"] not in found.content
@@ -176,14 +178,14 @@ def test_the_stated_share_is_drawn(start_proxy: StartProxy) -> None:
 
 
 def test_without_a_share_nothing_is_kept(start_proxy: StartProxy) -> None:
-    """The default keeps no text, and starts no thread."""
+    """By default nothing is audited, and no thread is started for it."""
     proxy = start_proxy()
     proxy.ask("p=0.9")
     assert audits(proxy) == []
 
 
 def test_a_team_may_have_its_own_share(start_proxy: StartProxy) -> None:
-    """Of one team all, of the others none."""
+    """A team's own share counts for its replies alone."""
     proxy = start_proxy(
         keys="required", teams={"support": {"audit_share": 1.0}}, upstream={"api_key": "sk-x"}
     )
@@ -197,7 +199,7 @@ def test_a_team_may_have_its_own_share(start_proxy: StartProxy) -> None:
 
 
 def test_labels_stand_for_what_they_were_drawn_from(proxy: LiveProxy) -> None:
-    """Audited, held and otherwise labelled replies are told apart, with the latest verdict."""
+    """Audited, held and other labelled replies are distinguished, by their latest verdict."""
     ids = {
         name: proxy.ask(f"{name} p={p}").headers["x-pinocchio-request-id"]
         for name, p in (("audited", 0.9), ("twice", 0.8), ("blocked", 0.35))
@@ -211,21 +213,21 @@ def test_labels_stand_for_what_they_were_drawn_from(proxy: LiveProxy) -> None:
     findings.give_verdict(ids["twice"], False, "bob")
     findings.give_verdict(held["x-pinocchio-request-id"], True, "ann")
     found = read_labels(findings.engine)
-    told = {each.request_id: each for each in found.replies}
+    replies = {each.request_id: each for each in found.replies}
     findings.close()
-    assert told[ids["audited"]].stratum == "audited"
-    audited = told[ids["audited"]]
+    assert replies[ids["audited"]].stratum == "audited"
+    audited = replies[ids["audited"]]
     assert (audited.score, audited.confidence) == (None, 0.9)  # nothing recalibrates it here
-    assert told[ids["audited"]].model.startswith("ok")
-    assert told[ids["twice"]].is_correct is False  # bob's came later
-    assert ids["blocked"] not in told
+    assert replies[ids["audited"]].model.startswith("ok")
+    assert replies[ids["twice"]].is_correct is False  # bob's came later
+    assert ids["blocked"] not in replies
     assert found.undrawn == 1
-    assert told[held["x-pinocchio-request-id"]].stratum == "held"
+    assert replies[held["x-pinocchio-request-id"]].stratum == "held"
     assert sum(found.of("delivered").weights()) == pytest.approx(found.totals.delivered)
 
 
 def test_who_changes_their_mind_speaks_last(proxy: LiveProxy) -> None:
-    """A label that replaces an older one is the latest, for estimates and for pages."""
+    """A label that replaces an older one counts, in estimates and on pages."""
     id = proxy.ask("twice more p=0.77").headers["x-pinocchio-request-id"]
     audit_of(proxy, id)
     proxy.recorded(id, "facts")
@@ -233,14 +235,14 @@ def test_who_changes_their_mind_speaks_last(proxy: LiveProxy) -> None:
     for is_correct, reviewer in ((False, "ann"), (False, "bob"), (True, "ann")):
         findings.give_verdict(id, is_correct, reviewer)
     [label] = [each for each in read_labels(findings.engine).replies if each.request_id == id]
-    shown, *_ = statistics.judged_replies(findings.engine, 0.0)
+    rows, *_ = statistics.judged_replies(findings.engine, 0.0)
     findings.close()
     assert label.is_correct
-    assert (shown.confidence, shown.is_correct) == (0.77, True)
+    assert (rows.confidence, rows.is_correct) == (0.77, True)
 
 
 def test_a_reviewers_verdict_at_the_desk_is_a_label(start_proxy: StartProxy) -> None:
-    """From the client's request to an estimate: drawn, listed, decided on, counted."""
+    """A verdict at the desk on an audited reply counts as a label in estimates."""
     proxy = start_proxy(audit={"share": 1.0}, **DESK)
     id = proxy.ask("p=0.8").headers["x-pinocchio-request-id"]
     audit_of(proxy, id)
@@ -257,7 +259,7 @@ def test_a_reviewers_verdict_at_the_desk_is_a_label(start_proxy: StartProxy) -> 
 
 
 def test_a_verdict_on_the_command_line_is_one_too(proxy: LiveProxy, tmp_path: Path) -> None:
-    """What was drawn leaves the queue: nobody has to look at it a second time."""
+    """A verdict on the command line takes the audited reply out of the queue."""
     id = proxy.ask("by hand p=0.9").headers["x-pinocchio-request-id"]
     audit_of(proxy, id)
     until(lambda: is_recorded(proxy, id))  # the record is written apart from the audit
@@ -286,7 +288,7 @@ def drawn(number: int, reply: bytes = b"{}") -> HeldReply:
 def test_what_is_too_much_is_shed_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beyond the bytes that may wait, and beyond `MAX_OPEN` in the queue, audits are let go."""
+    """Audits beyond the waiting bytes or `MAX_OPEN` in the queue are dropped and counted."""
     monkeypatch.setattr(audit_writer, "MAX_OPEN", 2)
     writer = AuditWriter(f"sqlite:///{tmp_path / 'a.db'}", max_bytes=10_000)
     with capture_logs() as lines:
@@ -305,7 +307,7 @@ def test_what_is_too_much_is_shed_and_counted(
 
 
 def test_a_store_that_cannot_be_opened_sheds_audits(tmp_path: Path) -> None:
-    """It is counted; whoever adds never hears of it."""
+    """Audits that no store can take are counted, and adding one raises nothing."""
     writer = AuditWriter(f"sqlite:///{tmp_path / 'no' / 'such' / 'a.db'}")
     writer.add(drawn(0))
     writer.close()
@@ -313,7 +315,7 @@ def test_a_store_that_cannot_be_opened_sheds_audits(tmp_path: Path) -> None:
 
 
 async def test_audits_can_be_decided_on(tmp_path: Path) -> None:
-    """In the store they are reviews as any other."""
+    """Audits in the store can be decided on like other reviews."""
     url = f"sqlite:///{tmp_path / 'a.db'}"
     writer, store = AuditWriter(url), Store(url)
     writer.add(drawn(0))
@@ -328,7 +330,9 @@ async def test_audits_can_be_decided_on(tmp_path: Path) -> None:
     ["audit: {share: 0.1, keep_days: 40}", "audit: {share: 0.1}\nrecords: {keep_days: 0}"],
 )
 def test_audits_without_their_record_are_refused(tmp_path: Path, text: str) -> None:
-    """A label could not be used, so the configuration says which figure to change."""
+    """An audit without records is refused, as its labels
+    would be useless; the error names the key to change.
+    """
     path = tmp_path / "proxy.yaml"
     path.write_text(text)
     with pytest.raises(InvalidDocumentError, match=r"raise records\.keep_days"):

@@ -1,4 +1,4 @@
-"""Every completion comes back with its confidence, or with the reason why it has none."""
+"""Every completion arrives with its confidence, or with the reason why it has none."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CONFIDENCE = "x-pinocchio-confidence"
 
 @dataclass
 class BrokenScorer(WordScorer):
-    """Gives a number that is no probability, but for the warm-up."""
+    """Returns a number that is no probability, except for the warm-up."""
 
     number: float = math.nan
 
@@ -60,7 +60,7 @@ def seen_by(proxy: LiveProxy) -> Item:
 
 
 def test_headers_and_member_say_the_same(proxy: LiveProxy) -> None:
-    """Confidence, status, policy, mode, calibrator and id stand in the headers and in the body."""
+    """Headers and body have the same confidence, status, policy, mode, calibrator and id."""
     response = proxy.ask("Paris p=0.91237")
     headers, member = response.headers, response.json()["pinocchio"]
     assert headers[CONFIDENCE] == "0.9124"
@@ -96,15 +96,18 @@ def test_headers_and_member_say_the_same(proxy: LiveProxy) -> None:
 
 
 def test_what_speaks_against_a_choice_is_told_with_it(proxy: LiveProxy) -> None:
-    """`because` and `fields` stand in the member of a choice they are said of, nowhere else."""
+    """`because` and `fields` are in the member of the choice that they are about, only there."""
     field = {"call": 0, "name": "city", "mark": "not in the conversation", "share": 0.1234}
-    for words, told in (("doubted p=0.2", (["it is doubted"], [field])), ("p=0.9", (None, None))):
+    for words, expected in (
+        ("doubted p=0.2", (["it is doubted"], [field])),
+        ("p=0.9", (None, None)),
+    ):
         (choice,) = proxy.ask(words).json()["pinocchio"]["choices"]
-        assert (choice.get("because"), choice.get("fields")) == told
+        assert (choice.get("because"), choice.get("fields")) == expected
 
 
 def test_overhead_leaves_out_upstreams_time(proxy: LiveProxy, upstream: FaultyUpstream) -> None:
-    """The time that upstream takes is no overhead of ours."""
+    """The overhead does not include upstream's time."""
 
     def release_late() -> None:
         request = upstream.wait_for_request()
@@ -126,7 +129,7 @@ def test_ids_differ(proxy: LiveProxy) -> None:
 
 
 def test_the_lowest_of_several_choices_speaks_for_all(proxy: LiveProxy) -> None:
-    """With n > 1 the header has the lowest confidence, the member that of every choice."""
+    """With n > 1 the header has the lowest confidence, and the member has each choice's."""
     response = proxy.ask("p=0.9|p=0.2|p=0.6", n=3)
     assert response.headers[CONFIDENCE] == "0.2000"
     choices = response.json()["pinocchio"]["choices"]
@@ -135,7 +138,7 @@ def test_the_lowest_of_several_choices_speaks_for_all(proxy: LiveProxy) -> None:
 
 
 def test_headers_can_be_left_out(start_proxy: StartProxy) -> None:
-    """With `attach.headers: false` no x-pinocchio field is sent, and the member still is."""
+    """With `attach.headers: false` no x-pinocchio field is sent, but the member is."""
     proxy = start_proxy(attach={"headers": False})
     for response in (proxy.ask("p=0.7"), proxy.ask("p=0.7", stream=True), proxy.ask(model="html")):
         assert not [name for name in response.headers if name.startswith("x-pinocchio")]
@@ -156,7 +159,7 @@ def test_the_scorer_sees_question_answer_and_model(proxy: LiveProxy) -> None:
 def test_the_question_is_read_while_upstream_works(
     proxy: LiveProxy, upstream: FaultyUpstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the time that upstream answers its question is read, and it is read once."""
+    """The question is read once, while upstream works."""
     read: list[Question] = []
 
     def reading(format: ChatFormat, payload: Json) -> Question:
@@ -176,7 +179,7 @@ def test_the_question_is_read_while_upstream_works(
 
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_tool_calls_are_part_of_the_answer(proxy: LiveProxy, is_stream: bool) -> None:
-    """Every call of a tool, with its arguments, is scored as part of the answer."""
+    """Every tool call is scored with its arguments as part of the answer."""
     response = proxy.ask("p=0.3", "parallel-tools", tools=[WEATHER], stream=is_stream)
     calls = [f'get_weather(city="p=0.3", number={number})' for number in range(2)]
     assert seen_by(proxy).answer == f"[{', '.join(calls)}]"
@@ -194,7 +197,7 @@ def test_exposed_reasoning_is_part_of_the_answer(proxy: LiveProxy, is_stream: bo
 
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_an_empty_reply_is_scored(proxy: LiveProxy, is_stream: bool) -> None:
-    """An empty reply is an answer too and gets a number."""
+    """An empty reply counts as an answer and gets a number."""
     response = proxy.ask("Say nothing", "empty", stream=is_stream)
     asked = [{"role": "user", "content": "Say nothing"}]
     assert seen_by(proxy) == Item("Say nothing", "", "empty-2099", messages=asked)
@@ -203,17 +206,17 @@ def test_an_empty_reply_is_scored(proxy: LiveProxy, is_stream: bool) -> None:
 
 
 def test_a_partly_read_answer_says_so(proxy: LiveProxy) -> None:
-    """Where the scorer read only a part, the status is `truncated`, with number and reason."""
+    """Where the scorer read only a part, the status is `truncated`, with a number and a reason."""
     headers = proxy.ask("truncated p=0.7").headers
     assert (headers[STATUS], headers[REASON]) == ("truncated", "long_text")
     assert headers[CONFIDENCE] == "0.7000"
 
 
-# No number, and why; the completion is delivered all the same
+# Completions without a number, each with its reason
 
 
 def assert_unscored(proxy: LiveProxy, status: str, reason: str, **fields: Any) -> None:
-    """Whole or streamed, the answer arrives with this status and reason and without a number."""
+    """Check that the answer arrives with this status and reason and without a number."""
     whole, streamed = proxy.ask(**fields), proxy.ask(stream=True, **fields)
     assert whole.status_code == streamed.status_code == 200
     assert whole.json()["choices"][0]["message"]["content"]
@@ -237,12 +240,12 @@ def assert_unscored(proxy: LiveProxy, status: str, reason: str, **fields: Any) -
     ids=lambda scorer: scorer.name,
 )
 def test_a_scorer_that_fails_costs_the_number_only(start_proxy: StartProxy, scorer: Scorer) -> None:
-    """A scorer that raises, returns too little or no probability is an `error`, never a number."""
+    """A scorer that raises or returns too few scores or no probability gives an `error`."""
     assert_unscored(start_proxy(scorer=scorer), "error", "scorer_failed")
 
 
 def test_a_score_that_takes_too_long(start_proxy: StartProxy) -> None:
-    """A score that is not there after `timeout_s` is a `timeout`."""
+    """A score that takes longer than `timeout_s` is a `timeout`."""
     scorer = SlowScorer("slow@timeout")
     proxy = start_proxy(scorer=scorer, calibrator={"timeout_s": 0.05})
     assert_unscored(proxy, "timeout", "deadline")
@@ -250,7 +253,7 @@ def test_a_score_that_takes_too_long(start_proxy: StartProxy) -> None:
 
 
 def test_more_choices_than_the_queue_takes(start_proxy: StartProxy) -> None:
-    """What the queue cannot take is `skipped`, at once."""
+    """More choices than the queue takes are `skipped` at once."""
     proxy = start_proxy(calibrator={"max_queue": 1})
     headers = proxy.ask("p=0.7", n=2).headers
     assert (headers[STATUS], headers[REASON]) == ("skipped", "queue_full")
@@ -258,7 +261,7 @@ def test_more_choices_than_the_queue_takes(start_proxy: StartProxy) -> None:
 
 
 def test_while_the_calibrator_loads(start_proxy: StartProxy) -> None:
-    """Completions are delivered as `loading` until the calibrator is there, then scored."""
+    """Completions have the status `loading` until the calibrator is loaded, then a score."""
     is_loaded = threading.Event()
 
     def load() -> Scorer:
@@ -274,7 +277,7 @@ def test_while_the_calibrator_loads(start_proxy: StartProxy) -> None:
 
 
 def test_a_calibrator_that_does_not_load(start_proxy: StartProxy) -> None:
-    """A calibrator that fails to load is an `error` of every completion, and nothing more."""
+    """A calibrator that fails to load makes every status an `error`, and nothing more."""
 
     def load() -> Scorer:
         raise OSError("no such file")
@@ -308,7 +311,7 @@ def test_a_calibrator_by_its_name(start_proxy: StartProxy) -> None:
 def test_a_question_that_is_not_text(
     proxy: LiveProxy, part: dict[str, Any], reason: str, is_stream: bool
 ) -> None:
-    """A question with an image, audio or a file is `not_supported`, with that word as reason."""
+    """A question with an image, audio or a file is `not_supported`, with that as the reason."""
     content = [{"type": "text", "text": "What is this?"}, part]
     response = proxy.ask("", messages=[{"role": "user", "content": content}], stream=is_stream)
     member = members_in(response.content)[0] if is_stream else response.json()["pinocchio"]
@@ -318,7 +321,7 @@ def test_a_question_that_is_not_text(
 
 @pytest.mark.parametrize("messages", ["a string", [], [5], None, [{"content": 5}]])
 def test_messages_that_only_upstream_understands(proxy: LiveProxy, messages: Any) -> None:
-    """What upstream accepts is delivered, also where we cannot read the question."""
+    """A question that the proxy cannot read is delivered if upstream accepts it."""
     response = proxy.ask("", "say fine", messages=messages)
     assert response.json()["choices"][0]["message"]["content"] == "fine"
     assert response.headers[STATUS] == "not_supported"
@@ -327,7 +330,7 @@ def test_messages_that_only_upstream_understands(proxy: LiveProxy, messages: Any
 
 @pytest.mark.parametrize("depth", [300, 450, 700, 900])
 def test_a_deeply_nested_question_never_costs_the_answer(proxy: LiveProxy, depth: int) -> None:
-    """A tool whose definition can just be read, but hardly be written again, costs nothing."""
+    """A tool's definition that is too deep to be written again does not stop the answer."""
     nested = b"[" * depth + b"]" * depth
     tool = b'{"type":"function","function":{"name":"f","parameters":%b}}' % nested
     messages = b'[{"role":"user","content":"hi"}]'
@@ -354,30 +357,33 @@ ODD_CHOICES: dict[str, list[Any]] = {
 def test_odd_completions_are_delivered(
     proxy: LiveProxy, upstream: FaultyUpstream, name: str
 ) -> None:
-    """Whatever upstream makes of a completion arrives, byte for byte but for the member."""
+    """Whatever completion upstream sends arrives byte for byte, plus the member."""
     choices = ODD_CHOICES[name]
     whole = {"id": "x", "choices": choices}
     finish = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
     deltas = [{**c, "delta": c.get("message")} if isinstance(c, dict) else c for c in choices]
     for reply in (whole, [{"id": "x", "choices": deltas}, finish]):
         asked = question("hi", "told", reply=reply, stream=isinstance(reply, list))
-        got, told = proxy.post_raw(asked), post_raw(f"{upstream.base_url}/chat/completions", asked)
+        got, direct = (
+            proxy.post_raw(asked),
+            post_raw(f"{upstream.base_url}/chat/completions", asked),
+        )
         if b"ended before its finish" in got.body:  # a choice that never finished
             assert isinstance(reply, list)
             continue
         assert got.status == 200
-        assert without_member(got.body) == told.body
+        assert without_member(got.body) == direct.body
 
 
 def test_half_a_surrogate_pair_never_costs_the_answer(proxy: LiveProxy) -> None:
-    """Half characters, which JSON can carry and UTF-8 cannot, are delivered as they came."""
+    """Half surrogate pairs, which JSON can express and UTF-8 cannot, are delivered unchanged."""
     body = b'{"model":"ok","messages":[{"role":"user","content":"p=0.7 \\ud83c"}]}'
     reply = proxy.post_raw(body)
     assert (reply.status, reply.headers[CONFIDENCE]) == (200, "0.7000")
 
 
 def test_other_answers_arrive_while_one_is_scored(start_proxy: StartProxy) -> None:
-    """A scorer at work keeps no other request from upstream, and no stream from its client."""
+    """While the scorer works, other requests reach upstream and streams reach their clients."""
     scorer = SlowScorer("slow@busy")
     limits = {"stream_wait_ms": 300}
     proxy = start_proxy(scorer=scorer, calibrator={"timeout_s": 5}, limits=limits)

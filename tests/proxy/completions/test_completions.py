@@ -24,7 +24,7 @@ def proxy(start_responses: StartProxy) -> LiveProxy:
 def test_completions_without_member_are_upstreams(
     proxy: LiveProxy, responses_upstream: ResponsesUpstream, fields: Json
 ) -> None:
-    """Legacy completions are scored, and are upstream's bytes but for the member."""
+    """Legacy completions are scored, and without the member they are upstream's bytes."""
     got = completion(proxy, **fields)
     direct = post_raw(f"{responses_upstream.base_url}/completions", responses_upstream.last.body)
     assert b'"confidence":0.7' in got.body
@@ -44,7 +44,7 @@ def test_completions_are_held_and_fetched(start_responses: StartProxy) -> None:
 
 
 def test_a_held_stream_of_completions_is_one_of_chunks(start_responses: StartProxy) -> None:
-    """A buffered, held stream has the placeholder's text, usage where asked for, and [DONE]."""
+    """A held stream has the placeholder's text, usage where the client asked for it, and [DONE]."""
     proxy = start_responses(policy=UNSURE % ("hold", "hold"))
     chunks = list(
         proxy.openai.completions.create(
@@ -70,7 +70,7 @@ def test_a_held_stream_of_completions_is_one_of_chunks(start_responses: StartPro
 def test_completions_that_cannot_be_scored_say_why(
     proxy: LiveProxy, prompt: Any, fields: Json, reason: str
 ) -> None:
-    """Tokens, several prompts and answers with their prompt in them have no number."""
+    """Prompts of tokens, several prompts, and answers that repeat their prompt have no number."""
     got = completion(proxy, prompt, **fields)
     if got.headers["x-pinocchio-confidence-reason"] != "not_a_completion":
         assert got.headers["x-pinocchio-confidence-reason"] == reason

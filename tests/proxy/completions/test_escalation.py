@@ -1,4 +1,4 @@
-"""Escalation over several models: who is asked, what is kept, what is told of it."""
+"""Escalation over several models: which are asked, which reply is kept, what the member says."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ID = "x-pinocchio-request-id"
 
 
 def ladder(*models: str, keep: str = "best", otherwise: str = "") -> str:
-    """Return a policy that escalates what is below 0.5 to the models, one after the other."""
+    """Return a policy that escalates what is below 0.5 to these models, one after the other."""
     more = f", otherwise: {otherwise}" if otherwise else ""
     then = f"{{escalate: {{to: {json.dumps(models)}, keep: {keep}{more}}}}}"
     rule = f"{{name: unsure, when: {{confidence: {{below: 0.5}}}}, then: {then}}}"
@@ -63,15 +63,15 @@ def member_of(reply: RawReply, is_stream: bool) -> Json:
 def test_models_are_asked_until_a_reply_is_sure(
     start_proxy: StartProxy, upstream: FaultyUpstream, is_stream: bool
 ) -> None:
-    """The first sure reply arrives as it came, later models are not asked, and all is told."""
+    """The first sure reply arrives unchanged, no further model is asked, calls are listed."""
     proxy = start_proxy(policy=ladder("say b p=0.2", "say c p=0.8", "say d p=0.9"))
     got = proxy.post_raw(question("a p=0.1", stream=is_stream))
     assert asked_in_turn(upstream) == ["ok", "say b p=0.2", "say c p=0.8"]
-    told = post_raw(
+    direct = post_raw(
         f"{upstream.base_url}/chat/completions",
         question("a p=0.1", "say c p=0.8", stream=is_stream),
     )
-    assert without_member(got.body) == told.body
+    assert without_member(got.body) == direct.body
     assert got.headers["x-pinocchio-action"] == "escalate"
     member = member_of(got, is_stream)
     assert (member["confidence"], member["escalated_from"]) == (0.8, "ok")
@@ -84,7 +84,7 @@ def test_models_are_asked_until_a_reply_is_sure(
 
 
 def test_a_sure_reply_asks_nobody_else(start_proxy: StartProxy, upstream: FaultyUpstream) -> None:
-    """One call is made, and none is told of."""
+    """A sure first reply takes one call, and the member lists none."""
     proxy = start_proxy(policy=ladder("say b p=0.2", "say c p=0.8"))
     assert "calls" not in proxy.ask("p=0.9").json()["pinocchio"]
     assert len(upstream.requests) == 1
@@ -97,12 +97,12 @@ def test_a_sure_reply_asks_nobody_else(start_proxy: StartProxy, upstream: Faulty
 def test_best_or_last_is_kept_where_none_is_sure(
     start_proxy: StartProxy, keep: str, text: str, confidence: float, is_stream: bool
 ) -> None:
-    """`best` keeps the surest of all replies, `last` the last one, however unsure."""
+    """Where no reply is sure, `best` keeps the surest of all and `last` the last one."""
     proxy = start_proxy(policy=ladder("say b p=0.2", "say c p=0.3", keep=keep))
     got = proxy.post_raw(question("a p=0.4", stream=is_stream))
     answer = json.loads(got.body) if not is_stream else None
-    told = answer["choices"][0]["message"]["content"] if answer else text_in(got.body)
-    assert told == text
+    content = answer["choices"][0]["message"]["content"] if answer else text_in(got.body)
+    assert content == text
     member = member_of(got, is_stream)
     assert (member["confidence"], member["action"]) == (confidence, "escalate")
 
@@ -111,7 +111,7 @@ def test_best_or_last_is_kept_where_none_is_sure(
 def test_otherwise_comes_after_the_last(
     start_proxy: StartProxy, upstream: FaultyUpstream, is_stream: bool
 ) -> None:
-    """Only where every model stays unsure does `otherwise` happen, to the surest reply."""
+    """`otherwise` applies only where every model stays unsure, and to the surest reply."""
     proxy = start_proxy(policy=ladder("say b p=0.4", "say c p=0.2", otherwise="block"))
     response = proxy.ask("a p=0.1", stream=is_stream)
     assert error_of(response)["code"] == "blocked_by_policy"
@@ -122,14 +122,14 @@ def test_otherwise_comes_after_the_last(
 
 
 def test_a_model_is_asked_once(start_proxy: StartProxy, upstream: FaultyUpstream) -> None:
-    """The model that the client asked for is left out of the ladder: no circle, no double cost."""
+    """The model that the client asked for is skipped in the ladder."""
     proxy = start_proxy(policy=ladder("say a p=0.1", "say b p=0.2", otherwise="block"))
     assert error_of(proxy.ask("?", "say a p=0.1"))["code"] == "blocked_by_policy"
     assert asked_in_turn(upstream) == ["say a p=0.1", "say b p=0.2"]
 
 
 def test_every_choice_is_decided_again(start_proxy: StartProxy, upstream: FaultyUpstream) -> None:
-    """With n > 1 one unsure choice escalates all; the reply with the surer lowest is kept."""
+    """With n > 1 one unsure choice escalates all; the reply whose lowest is higher is kept."""
     proxy = start_proxy(policy=ladder("say b p=0.3", "say c p=0.6"))
     member = proxy.ask("p=0.9|p=0.2", n=2).json()["pinocchio"]
     assert [choice["confidence"] for choice in member["choices"]] == [0.6, 0.6]
@@ -141,16 +141,16 @@ def test_every_choice_is_decided_again(start_proxy: StartProxy, upstream: Faulty
 def test_a_ladder_may_end_in_a_tool_call(
     start_proxy: StartProxy, upstream: FaultyUpstream, is_stream: bool
 ) -> None:
-    """What the kept reply calls arrives whole, as that model gave it."""
+    """A tool call of the kept reply arrives whole, as that model sent it."""
     proxy = start_proxy(policy=ladder("say b p=0.05", "tools", keep="last"))
     asked = question("p=0.1", tools=[TOOL], stream=is_stream)
     got = proxy.post_raw(asked)
-    told = post_raw(f"{upstream.base_url}/chat/completions", asked | {"model": "tools"})
-    assert without_member(got.body) == told.body
+    expected = post_raw(f"{upstream.base_url}/chat/completions", asked | {"model": "tools"})
+    assert without_member(got.body) == expected.body
     assert b"get_weather" in got.body
 
 
-# What is told of it
+# What is recorded
 
 
 def test_what_was_paid_for_is_recorded(start_proxy: StartProxy) -> None:
@@ -171,7 +171,7 @@ def test_what_was_paid_for_is_recorded(start_proxy: StartProxy) -> None:
 def test_a_client_that_left_is_on_record_with_its_calls(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
-    """Leaving cancels the call that runs; the record says what had been asked for by then."""
+    """A client that leaves cancels the running call; the record lists the models asked."""
     proxy = start_proxy(policy=ladder("say b p=0.2", "slow"))
     with pytest.raises(httpx.ReadTimeout):
         proxy.http.post("/v1/chat/completions", json=question("a p=0.1"), timeout=0.5)
@@ -202,7 +202,7 @@ def rows(proxy: LiveProxy, where: str) -> list[Json]:
 def test_a_failed_call_is_passed_over(
     start_proxy: StartProxy, upstream: FaultyUpstream, to: str, is_stream: bool
 ) -> None:
-    """The next model is asked where one fails, and the call is told with its error."""
+    """Where a call fails the next model is asked, and the failed call is listed with its error."""
     failing = "broken-json" if (to, is_stream) == ("no-finish", False) else to
     proxy = start_proxy(policy=ladder(failing, "say c p=0.8"))
     got = proxy.post_raw(question("a p=0.1", stream=is_stream))
@@ -217,17 +217,19 @@ def test_a_failed_call_is_passed_over(
 def test_where_all_others_fail_the_first_reply_is_decided_again(
     start_proxy: StartProxy, upstream: FaultyUpstream, is_stream: bool
 ) -> None:
-    """The first reply is what there is: here it is delivered, after each model was asked once."""
+    """Where all others fail the first reply is decided on, after one call of each model."""
     proxy = start_proxy(policy=ladder("status-500", "hang-up", keep="last"))
     got = proxy.post_raw(question("a p=0.1", stream=is_stream))
-    told = post_raw(f"{upstream.base_url}/chat/completions", question("a p=0.1", stream=is_stream))
-    assert without_member(got.body) == told.body
+    direct = post_raw(
+        f"{upstream.base_url}/chat/completions", question("a p=0.1", stream=is_stream)
+    )
+    assert without_member(got.body) == direct.body
     assert "escalated_from" not in member_of(got, is_stream)
     assert asked_in_turn(upstream)[:3] == ["ok", "status-500", "hang-up"]
 
 
 def test_a_silent_model_is_passed_over(start_proxy: StartProxy, upstream: FaultyUpstream) -> None:
-    """After the upstream's `timeout_s` without a byte the next model is asked."""
+    """A model that is silent for the upstream's `timeout_s` is skipped."""
     proxy = start_proxy(policy=ladder("slow", "say c p=0.8"), upstream={"timeout_s": 0.3})
     calls = proxy.ask("a p=0.1").json()["pinocchio"]["calls"]
     assert [call.get("error") for call in calls] == [None, "upstream_timeout", None]
@@ -237,7 +239,7 @@ def test_a_silent_model_is_passed_over(start_proxy: StartProxy, upstream: Faulty
 def test_a_refused_connection_is_passed_over(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
-    """A model whose upstream is not there costs nobody the reply."""
+    """A model whose upstream refuses connections is skipped."""
     proxy = start_proxy(
         policy=ladder("gone", "say c p=0.8"),
         upstreams={
@@ -253,7 +255,7 @@ def test_a_refused_connection_is_passed_over(
 def test_a_slow_ladder_is_waited_for_with_pings(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
-    """Once the status is out, the kept reply of a later model still comes whole."""
+    """After the status is out, a later model's kept reply still arrives whole."""
     policy = ladder("say b p=0.2", "gated", keep="last")
     proxy = start_proxy(policy=policy, limits={"commit_after_s": 0.05})
     with streaming(proxy, "a p=0.1", "ok") as (_, parts):
@@ -264,19 +266,19 @@ def test_a_slow_ladder_is_waited_for_with_pings(
     assert members_in(rest)[0]["escalated_from"] == "ok"
 
 
-# Other formats, and streams of which the client has the beginning
+# Other formats, and streams that have begun
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_responses(
     start_responses: StartProxy, responses_upstream: ResponsesUpstream, is_stream: bool
 ) -> None:
-    """On `/v1/responses` the ladder is climbed in the same way."""
+    """On `/v1/responses` the models are asked in the same order."""
     proxy = start_responses(policy=ladder("status-500", "say b p=0.2", "say c p=0.8"))
     body = {"model": "ok", "input": "a p=0.1", "stream": is_stream}
     got = post_raw(f"{proxy.base_url}/responses", body)
-    asked = [request.json()["model"] for request in responses_upstream.received]
-    assert asked == ["ok", "status-500", "say b p=0.2", "say c p=0.8"]
+    models = [request.json()["model"] for request in responses_upstream.received]
+    assert models == ["ok", "status-500", "say b p=0.2", "say c p=0.8"]
     assert got.headers["x-pinocchio-confidence"] == "0.8000"
     assert b'"escalated_from":"ok"' in got.body
     assert b"c p=0.8" in got.body
@@ -285,7 +287,7 @@ def test_responses(
 def test_a_fetched_response_asks_nobody(
     start_responses: StartProxy, responses_upstream: ResponsesUpstream
 ) -> None:
-    """There is no request to ask others with: what is fetched meets `otherwise` at once."""
+    """A fetched response goes to `otherwise` at once: there is no request to escalate."""
     proxy = start_responses(policy=ladder("say b p=0.8", otherwise="block"))
     asked = {"model": "ok", "input": "p=0.1", "background": True}
     made = proxy.http.post("/v1/responses", json=asked).json()
@@ -302,7 +304,7 @@ def test_messages(
     tmp_path_factory: pytest.TempPathFactory,
     is_stream: bool,
 ) -> None:
-    """On `/v1/messages` the kept message's bytes arrive."""
+    """On `/v1/messages` the bytes are the kept message's."""
     running_messages.forget()
     with proxies_before(running_messages, tmp_path_factory) as start:
         proxy = start(policy=ladder("status-529", "say b p=0.2", "say c p=0.8"))
@@ -319,7 +321,7 @@ def test_messages(
 
 @pytest.fixture
 def cascade(start_proxy: StartProxy) -> LiveProxy:
-    """Start a proxy with the pack and another strong model, as its first lines explain."""
+    """Start a proxy with the pack and another strong model, as the pack's first lines explain."""
     text = (PACKS / "cascade.yaml").read_text()
     return start_proxy(policy=text.replace("gpt-5.6", '"say strong p=0.9"'))
 
@@ -327,7 +329,7 @@ def cascade(start_proxy: StartProxy) -> LiveProxy:
 def test_the_cascade_asks_the_strong_model_where_the_first_is_unsure(
     cascade: LiveProxy, upstream: FaultyUpstream
 ) -> None:
-    """A sure reply costs one call; an unsure completion, stream and tool call are replaced."""
+    """A sure reply takes one call; an unsure completion, stream or tool call is replaced."""
     create = cascade.openai.chat.completions.create
     assert create(**question("p=0.6")).choices[0].message.content == "p=0.6"
     assert len(upstream.requests) == 1
@@ -346,7 +348,7 @@ def test_the_cascade_asks_the_strong_model_where_the_first_is_unsure(
 
 
 def test_the_cascade_takes_choices_together(cascade: LiveProxy, upstream: FaultyUpstream) -> None:
-    """With n = 2 one unsure choice is enough for another call; the strong model is asked once."""
+    """With n = 2 one unsure choice is enough for one more call to the strong model."""
     create = cascade.openai.chat.completions.create
     choices = create(**question("p=0.9|p=0.1", n=2)).choices
     assert [choice.message.content for choice in choices] == ["strong p=0.9"] * 2

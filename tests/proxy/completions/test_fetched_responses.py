@@ -1,4 +1,4 @@
-"""Responses by their id: made in the background, cancelled, of another process, held."""
+"""Responses by their id: made in the background, cancelled, from another process, held."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def queued(proxy: LiveProxy, text: str = "p=0.7", model: str = "ok") -> str:
 
 
 def test_a_background_response_is_scored_when_it_is_there(start_responses: StartProxy) -> None:
-    """Queued and in progress it is relayed; completed it is scored with its own question."""
+    """A response is relayed until it is completed, then scored with its own question."""
     proxy = start_responses(
         scorer=(scorer := WordScorer("background@1")), policy=UNSURE % ("hold", "hold")
     )
@@ -53,7 +53,7 @@ def test_a_background_response_is_scored_when_it_is_there(start_responses: Start
 
 
 def test_a_background_response_is_held_when_it_is_there(start_responses: StartProxy) -> None:
-    """A poller gets the placeholder, once, under upstream's id and under ours."""
+    """A client that polls gets one placeholder, under upstream's id and under ours."""
     proxy = start_responses(policy=UNSURE % ("hold", "hold"))
     id = queued(proxy, "secret p=0.2")
     before = held_ids(proxy)
@@ -71,7 +71,7 @@ def test_a_background_response_is_held_when_it_is_there(start_responses: StartPr
 def test_a_released_response_can_be_gone_on_with(
     start_responses: StartProxy, responses_upstream: ResponsesUpstream
 ) -> None:
-    """After its release a held reply's id stands for upstream's, which alone upstream knows."""
+    """After the release, the held reply's id in a request stands for upstream's own id."""
     proxy = start_responses(policy=UNSURE % ("hold", "hold"))
     held = json.loads(ask(proxy, text="secret p=0.2").body)["id"]
     ask(proxy, text="p=0.9", previous_response_id=held)
@@ -96,7 +96,9 @@ def test_cancelling_is_no_way_past_the_policy(start_responses: StartProxy) -> No
 def test_a_response_of_another_process_has_no_confidence(
     start_responses: StartProxy, responses_upstream: ResponsesUpstream
 ) -> None:
-    """What is not remembered says so; an enforced policy decides on the missing score."""
+    """A response of another process has no confidence and
+    says so; an enforced policy decides on the missing score.
+    """
     asked = {"model": "ok", "input": "secret p=0.9"}
     id = json.loads(post_raw(f"{responses_upstream.base_url}/responses", asked).body)["id"]
     watched = fetch(start_responses(), id)
@@ -117,7 +119,7 @@ def test_a_response_of_another_process_has_no_confidence(
 def test_no_spelling_of_the_path_leads_past_the_policy(
     start_responses: StartProxy, path: str
 ) -> None:
-    """A held response is not readable under another spelling of its path."""
+    """No other spelling of the path shows a held response."""
     proxy = start_responses(policy=UNSURE % ("hold", "hold"))
     id = queued(proxy, "secret p=0.2")
     for _ in range(3):
@@ -125,7 +127,7 @@ def test_no_spelling_of_the_path_leads_past_the_policy(
 
 
 def test_a_held_call_is_not_readable_by_the_id_of_its_stream(start_responses: StartProxy) -> None:
-    """A stream tells upstream's id before its call is held; fetching it finds the placeholder."""
+    """A stream sends upstream's id before its call is held; that id gives the placeholder."""
     proxy = start_responses(policy=TOOLS % "{hold: {reply: placeholder}}")
     body = ask(proxy, "tools", "secret p=0.2", stream=True).body
     id = events_in(body)[0]["response"]["id"]
@@ -138,7 +140,7 @@ def test_a_held_call_is_not_readable_by_the_id_of_its_stream(start_responses: St
 def test_the_rest_of_the_surface_is_relayed(
     proxy: LiveProxy, responses_upstream: ResponsesUpstream
 ) -> None:
-    """Deletions and listings go through, labelled as not judged."""
+    """Deletions and listings are relayed and labelled as not judged."""
     id = json.loads(ask(proxy).body)["id"]
     assert proxy.openai.responses.delete(id) is None
     got = fetch(proxy, f"{id}/input_items")
@@ -148,7 +150,7 @@ def test_the_rest_of_the_surface_is_relayed(
 
 
 def test_nothing_is_remembered_that_upstream_does_not_store(start_responses: StartProxy) -> None:
-    """With `store: false` there is no later request that could name the response."""
+    """With `store: false` nothing is remembered: no later request can name the response."""
     proxy = start_responses()
     id = json.loads(ask(proxy, store=False).body)["id"]
     got = ask(proxy, previous_response_id=id)

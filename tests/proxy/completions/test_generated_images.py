@@ -1,4 +1,4 @@
-"""`/v1/images/generations`: drawn images are scored by their prompt, where that is wanted (R01)."""
+"""`/v1/images/generations`: generated images are scored by their prompt, where configured (R01)."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from tests.running.live_proxy import LiveProxy, RawReply, SightedScorer, post_ra
 
 Json = dict[str, Any]
 ASKED = "Does this image accurately depict: *two cats*?"
-BAD = b"BM" * 9  # an image of which the calibrator finds that it is none
+BAD = b"BM" * 9  # an image that the calibrator reports as damaged
 
 
 class LookingScorer(SightedScorer):
-    """Says 0.9 of a PNG and 0.2 of anything else, whatever the answer."""
+    """Gives a PNG 0.9 and anything else 0.2, whatever the answer."""
 
     def score_batch(self, items: Any) -> Any:
-        shown = [Item(i.question, f"p={0.9 if i.images[:1] == (PNG,) else 0.2}") for i in items]
-        found = super().score_batch(shown)
+        seen = [Item(i.question, f"p={0.9 if i.images[:1] == (PNG,) else 0.2}") for i in items]
+        found = super().score_batch(seen)
         self.seen[-len(items) :] = items
         if any(BAD in item.images for item in items):
             return super().score_batch([Item("", "", images=(BAD,))])
@@ -58,7 +58,7 @@ def draw(proxy: LiveProxy, data: Any, **fields: Any) -> RawReply:
 
 
 def test_each_image_is_scored_by_the_prompt(proxy: LiveProxy, seen: list[Item]) -> None:
-    """R01: whether it depicts the prompt; the least sure image speaks for the reply."""
+    """R01: each image is scored by whether it depicts the prompt; the lowest one is the reply's."""
     got = draw(proxy, drawn(PNG, JPEG))
     assert seen[0] == Item(ASKED, "Yes", "flux-2", images=(PNG,))
     assert {item.images for item in seen} == {(PNG,), (JPEG,)}
@@ -71,7 +71,7 @@ def test_each_image_is_scored_by_the_prompt(proxy: LiveProxy, seen: list[Item]) 
 
 
 def test_it_stands_in_the_record(proxy: LiveProxy) -> None:
-    """A drawn reply is recorded with its number, like a completion."""
+    """A reply with generated images is recorded with its number, like a completion."""
     id = json.loads(draw(proxy, drawn(PNG)).body)["pinocchio"]["request_id"]
     assert proxy.recorded(id, "CAST(confidence AS TEXT)") == [0.9]
 
@@ -87,7 +87,9 @@ def test_it_stands_in_the_record(proxy: LiveProxy) -> None:
     ],
 )
 def test_what_is_wrong_with_an_image_has_a_word(proxy: LiveProxy, data: Any, reason: str) -> None:
-    """The reply arrives whole, without a number; one bad image leaves the others theirs."""
+    """The reply arrives whole, with a reason in place of
+    a number; one bad image leaves the others' numbers.
+    """
     got = draw(proxy, data)
     assert json.loads(got.body)["data"] == data
     assert got.headers["x-pinocchio-confidence-status"] == "not_supported"
@@ -98,7 +100,7 @@ def test_what_is_wrong_with_an_image_has_a_word(proxy: LiveProxy, data: Any, rea
 
 @pytest.mark.parametrize("fields", [{"data": []}, {"data": "x"}, {"prompt": 5}, {"data": [5]}])
 def test_what_is_no_such_reply_is_relayed(proxy: LiveProxy, fields: Json) -> None:
-    """Without a prompt or images it is a surface like others, its bytes as they came."""
+    """A reply without a prompt or images is relayed byte for byte."""
     body = {"model": "flux-2", "prompt": "two cats", "data": drawn(PNG), **fields}
     got = post_raw(f"{proxy.base_url}/images/generations", body)
     assert got.body == json.dumps(body).encode()
@@ -106,7 +108,7 @@ def test_what_is_no_such_reply_is_relayed(proxy: LiveProxy, fields: Json) -> Non
 
 
 def test_a_body_that_is_no_json_is_relayed(proxy: LiveProxy) -> None:
-    """What only upstream understands goes there and back."""
+    """A body that is no JSON is relayed, and so is its reply."""
     sent = gzip.compress(b"{}")
     got = post_raw(f"{proxy.base_url}/images/generations", sent, content_encoding="gzip")
     assert (got.status, got.headers["x-pinocchio-confidence-reason"]) == (200, "surface")
@@ -123,7 +125,7 @@ def test_nothing_is_attached_where_nothing_should_be(start_proxy: StartProxy) ->
 
 
 def test_a_calibrator_for_text_says_so(start_proxy: StartProxy) -> None:
-    """A calibrator that reads no images has no number for what is drawn."""
+    """A calibrator that reads no images gives no number, with that as the reason."""
     proxy = start_proxy(calibrator={"images": {"score_generated": True}})
     got = draw(proxy, drawn(PNG))
     assert got.headers["x-pinocchio-confidence-status"] == "not_supported"
@@ -131,14 +133,14 @@ def test_a_calibrator_for_text_says_so(start_proxy: StartProxy) -> None:
 
 
 def test_unasked_it_is_a_surface_like_others(start_proxy: StartProxy) -> None:
-    """Without `score_generated` what is drawn is relayed and labelled."""
+    """Without `score_generated` the reply is relayed and labelled."""
     got = draw(start_proxy(scorer=LookingScorer()), drawn(PNG))
     assert got.headers["x-pinocchio-confidence-reason"] == "surface"
     assert b"pinocchio" not in got.body
 
 
 def test_a_question_about_an_image_needs_it(tmp_path: Path) -> None:
-    """To ignore images and to score them is a contradiction, told at start."""
+    """Ignoring images and scoring them is a contradiction, which is refused at the start."""
     path = tmp_path / "proxy.yaml"
     path.write_text("calibrator:\n  images: {ignore: true, score_generated: true}\n")
     with pytest.raises(InvalidDocumentError, match="remove ignore"):

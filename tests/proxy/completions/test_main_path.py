@@ -1,4 +1,4 @@
-"""How many files a completion passes: who reads them all has read the proxy's main path."""
+"""How many files a completion passes through, the main path of the proxy."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from tests.running.live_proxy import ROOT, environment
 
 
 def test_the_main_path_is_short() -> None:
-    """Eight files from the client's socket to upstream's and ten back, whole and streamed alike,
-    counted by a tracer.
+    """A completion passes eight files from the client's socket to
+    upstream's and ten on the way back, whole and streamed alike.
     """
     done = subprocess.run(
         [sys.executable, "-m", "scripts.checks.main_path", "--most", "8", "10"],

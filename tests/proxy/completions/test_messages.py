@@ -60,12 +60,12 @@ def proxy(start: Start) -> LiveProxy:
 def test_the_bytes_are_upstreams(
     proxy: LiveProxy, upstream: MessagesUpstream, model: str, is_stream: bool
 ) -> None:
-    """Taking the member out gives upstream's bytes; its own headers arrive as well."""
+    """Without the member the bytes are upstream's, and upstream's own headers arrive as well."""
     body = asked("p=0.7 ä🍋", model, stream=is_stream, tools=TOOLS)
-    got, told = ask(proxy, body), ask(upstream, body)
+    got, direct = ask(proxy, body), ask(upstream, body)
     assert got.body.count(b'"pinocchio"') == 1
-    assert without_member(got.body) == told.body
-    assert got.headers["request-id"] == told.headers["request-id"]
+    assert without_member(got.body) == direct.body
+    assert got.headers["request-id"] == direct.headers["request-id"]
     assert got.headers["anthropic-ratelimit-requests-remaining"] == "999"
     member, confidence = member_in(got, is_stream), 0.42 if model == "vendor" else 0.7
     assert (member["confidence"], member["action"]) == (confidence, "deliver")
@@ -83,7 +83,7 @@ def test_with_attach_off_nothing_is_added(
 
 
 def test_the_request_is_the_clients(proxy: LiveProxy, upstream: MessagesUpstream) -> None:
-    """Bytes, query and headers go upstream as they came, the client's own key among them."""
+    """Bytes, query and headers go upstream unchanged, the client's own key among them."""
     body = b'{ "max_tokens":1e1, "messages":[{"role":"user","content":"p=0.9"}],"model":"ok","x":1}'
     ask(proxy, body, "?beta=true")
     assert upstream.last.body == body
@@ -94,9 +94,9 @@ def test_the_request_is_the_clients(proxy: LiveProxy, upstream: MessagesUpstream
 
 
 def test_the_member_stands_in_the_finish(proxy: LiveProxy) -> None:
-    """A stream's confidence is the last member of message_delta, nowhere else."""
-    told = data_of(ask(proxy, asked("p=0.7", stream=True)).body)
-    [finish] = [data for data in told if "pinocchio" in data]
+    """A stream's confidence is the last member of message_delta, and nowhere else."""
+    events = data_of(ask(proxy, asked("p=0.7", stream=True)).body)
+    [finish] = [data for data in events if "pinocchio" in data]
     assert (finish["type"], list(finish)[-1]) == ("message_delta", "pinocchio")
     assert finish["pinocchio"]["choices"] == [
         {
@@ -110,14 +110,14 @@ def test_the_member_stands_in_the_finish(proxy: LiveProxy) -> None:
 
 
 def test_headers_tell_the_confidence(proxy: LiveProxy) -> None:
-    """A message that is not streamed has it in the headers as well."""
+    """A message that is not streamed has its confidence in the headers as well."""
     got = ask(proxy, asked("p=0.7"))
     assert (got.headers["x-pinocchio-confidence"], got.headers[STATUS]) == ("0.7000", "scored")
     assert "x-pinocchio-error" not in got.headers
 
 
 def test_events_are_not_kept_back(proxy: LiveProxy, upstream: MessagesUpstream) -> None:
-    """Deltas arrive while upstream is still writing."""
+    """Deltas reach the client while upstream is still writing."""
     body = asked("p=0.7 and more", "gated", stream=True)
     with proxy.http.stream("POST", "/v1/messages", json=body, headers=HEADERS) as response:
         parts = response.iter_raw()
@@ -157,8 +157,8 @@ def test_any_split_gives_the_same_bytes(
         at += size
     got = proxy_in_front(parts)
     assert without_member(got) == raw
-    told = accumulated(got)
-    assert (told["content"], told["stop_reason"]) == (message["content"], "tool_use")
+    received = accumulated(got)
+    assert (received["content"], received["stop_reason"]) == (message["content"], "tool_use")
 
 
 @pytest.fixture(scope="module")
@@ -173,11 +173,11 @@ def proxy_in_front(start: Start, running: MessagesUpstream) -> Callable[[list[by
     return get
 
 
-# What cannot be scored, and what fails
+# Messages that cannot be scored, and failures
 
 
 def test_images_are_delivered_without_a_number(proxy: LiveProxy) -> None:
-    """A question with an image has a reason in place of a confidence."""
+    """A question with an image gets a reason in place of a confidence."""
     image = {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}}
     content = [image, {"type": "text", "text": "What is this? p=0.9"}]
     got = ask(proxy, asked() | {"messages": [{"role": "user", "content": content}]})
@@ -190,33 +190,33 @@ def test_images_are_delivered_without_a_number(proxy: LiveProxy) -> None:
 def test_upstreams_errors_are_its_own(
     proxy: LiveProxy, upstream: MessagesUpstream, status: int, is_stream: bool
 ) -> None:
-    """Status, body and limits of an error arrive as upstream sent them, 529 too."""
+    """Status, body and limits of an upstream's error arrive unchanged, 529 too."""
     body = asked(model=f"status-{status}", stream=is_stream)
-    got, told = ask(proxy, body), ask(upstream, body)
-    assert (got.status, got.body) == (status, told.body)
-    assert got.headers.get("retry-after") == told.headers.get("retry-after")
-    assert got.headers["request-id"] == told.headers["request-id"]
+    got, direct = ask(proxy, body), ask(upstream, body)
+    assert (got.status, got.body) == (status, direct.body)
+    assert got.headers.get("retry-after") == direct.headers.get("retry-after")
+    assert got.headers["request-id"] == direct.headers["request-id"]
     assert "x-pinocchio-error" not in got.headers
 
 
 def test_upstreams_error_event_is_the_last(proxy: LiveProxy, upstream: MessagesUpstream) -> None:
-    """An error of upstream's in a stream arrives as it came, and nothing follows."""
+    """An error in upstream's stream arrives unchanged, and nothing follows it."""
     body = asked(model="error-event", stream=True)
     assert ask(proxy, body).body == ask(upstream, body).body
 
 
 def test_a_stream_that_breaks_off_ends_in_an_error(proxy: LiveProxy) -> None:
-    """A stream that upstream broke off is no message: its last event says so."""
-    told = data_of(ask(proxy, asked("p=0.9 and more", "cut", stream=True)).body)
-    assert told[-1]["type"] == "error"
-    assert told[-1]["error"]["code"] == "upstream_broke_off"
-    assert told[-1]["error"]["type"] == "api_error"
+    """A stream that upstream breaks off ends with an error event."""
+    events = data_of(ask(proxy, asked("p=0.9 and more", "cut", stream=True)).body)
+    assert events[-1]["type"] == "error"
+    assert events[-1]["error"]["code"] == "upstream_broke_off"
+    assert events[-1]["error"]["type"] == "api_error"
 
 
 def test_a_stream_without_its_finish_has_no_confidence(
     proxy: LiveProxy, upstream: MessagesUpstream
 ) -> None:
-    """What upstream ends too early arrives as it came, and is not taken for a message."""
+    """A stream that upstream ends too early arrives unchanged, without a confidence."""
     body = asked("p=0.9 and more", "no-finish", stream=True)
     got = ask(proxy, body).body
     assert got.startswith(ask(upstream, body).body)
@@ -225,7 +225,7 @@ def test_a_stream_without_its_finish_has_no_confidence(
 
 
 def test_a_reply_that_breaks_off_is_an_error(proxy: LiveProxy) -> None:
-    """Half a message is an error in Anthropic's envelope, with a status that is retried."""
+    """Half a message becomes an error in Anthropic's envelope, with a status that clients retry."""
     got = ask(proxy, asked(model="cut"))
     assert (got.status, error_of(got.body)["code"]) == (502, "upstream_broke_off")
 
@@ -235,7 +235,7 @@ def test_a_reply_that_breaks_off_is_an_error(proxy: LiveProxy) -> None:
     [(b"{", "invalid_json"), (b"[]", "invalid_type")],
 )
 def test_our_errors_are_in_anthropics_envelope(proxy: LiveProxy, body: bytes, code: str) -> None:
-    """What we refuse ourselves looks as Anthropic's own refusals do."""
+    """An error of the proxy's own has Anthropic's envelope."""
     got = ask(proxy, body)
     assert (got.status, got.headers["x-pinocchio-error"]) == (400, "true")
     assert (error_of(got.body)["type"], error_of(got.body)["code"]) == (
@@ -245,18 +245,18 @@ def test_our_errors_are_in_anthropics_envelope(proxy: LiveProxy, body: bytes, co
 
 
 def test_leaving_a_stream_cancels_upstream(proxy: LiveProxy, upstream: MessagesUpstream) -> None:
-    """A client that leaves stops what upstream is generating."""
+    """When a client leaves its stream, the call to upstream ends."""
     body = asked("p=0.7 and more", "gated", stream=True)
     with proxy.http.stream("POST", "/v1/messages", json=body, headers=HEADERS) as response:
         next(response.iter_raw())
     assert upstream.last.is_cut_off(within_s=5)
 
 
-# Other surfaces of the same API
+# Other paths of the same API
 
 
 def test_counting_and_batches_are_relayed(proxy: LiveProxy, upstream: MessagesUpstream) -> None:
-    """Token counts, batches and models are upstream's, labelled as not judged."""
+    """Token counts, batches and models are relayed and labelled as not judged."""
     for method, path in (
         ("POST", "/messages/count_tokens"),
         ("POST", "/messages/batches"),
@@ -272,26 +272,26 @@ def test_counting_and_batches_are_relayed(proxy: LiveProxy, upstream: MessagesUp
 
 
 def test_other_ids_are_upstreams_business(proxy: LiveProxy, upstream: MessagesUpstream) -> None:
-    """An id that is not ours goes upstream, which knows no such path."""
+    """An id that is not the proxy's goes upstream, which knows no such path."""
     got = proxy.http.get("/v1/messages/msg_013Zva2CMHLNnjNjJJKqJ2EF", headers=HEADERS)
     assert (got.status_code, got.json()["error"]["type"]) == (404, "not_found_error")
     assert "x-pinocchio-error" not in got.headers
 
 
 def test_a_client_that_looks_whether_it_is_there(proxy: LiveProxy) -> None:
-    """HEAD on the base URL and on the API answers without a body, as coding agents ask first."""
+    """HEAD on the base URL and on the API gets an answer without a body, as coding agents need."""
     for path in ("/", "/v1/messages"):
         assert proxy.http.head(path, headers=HEADERS).content == b""
 
 
 def test_the_results_of_a_stream_belong_to_its_key(proxy: LiveProxy) -> None:
-    """A stream's outcome can be fetched later with the key that asked."""
+    """A stream's outcome can be fetched later, with the key that asked."""
     got = ask(proxy, asked("p=0.7", stream=True))
     url = f"/pinocchio/v1/results/{got.headers['x-pinocchio-request-id']}"
     until(lambda: proxy.http.get(url, headers=HEADERS).json().get("confidence") == 0.7)
 
 
-# Whose key goes upstream
+# Keys for upstream
 
 
 def test_a_configured_key_stands_where_anthropic_has_it(
@@ -311,7 +311,7 @@ def test_a_configured_key_stands_where_anthropic_has_it(
 
 
 def test_a_session_of_a_coding_agent(start: Start, upstream: MessagesUpstream) -> None:
-    """A turn with a call and one with its result go through, each with its confidence."""
+    """A turn with a call and one with its result pass, each with its confidence."""
     proxy = start(policy=tool_policy("block"))
     cached = {"cache_control": {"type": "ephemeral"}}
     system = [{"type": "text", "text": "You are a coding agent.", **cached}]
@@ -320,9 +320,9 @@ def test_a_session_of_a_coding_agent(start: Start, upstream: MessagesUpstream) -
     got = ask(proxy, asked(model="tools", **body) | {"messages": first}, "?beta=true")
     turn = accumulated(got.body)
     assert turn["stop_reason"] == "tool_use"
-    said = [{"type": "text", "text": "ok"}]
+    answer = [{"type": "text", "text": "ok"}]
     results = [
-        {"type": "tool_result", "tool_use_id": call["id"], "content": said}
+        {"type": "tool_result", "tool_use_id": call["id"], "content": answer}
         for call in turn["content"]
         if call["type"] == "tool_use"
     ]

@@ -1,4 +1,4 @@
-"""What policies do with `/v1/messages`: held, clarified, blocked and escalated messages."""
+"""What policies do with `/v1/messages`: messages held, clarified, blocked and escalated."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def start(running: MessagesUpstream, tmp_path_factory: pytest.TempPathFactory) -
 def test_a_stop_reason_of_refusal_is_a_refusal(
     start: Start, upstream: MessagesUpstream, is_stream: bool
 ) -> None:
-    """Rules on `refusal` match what Anthropic's models end so; other endings are none."""
+    """Rules on `refusal` match the stop reason of Anthropic's refusals, and no other."""
     proxy = start(policy=policy("block", when="refusal: true"))
     for model, action in (("refuses", "block"), ("too-long", "deliver")):
         reply = ask(proxy, asked("p=0.9", model, stream=is_stream))
@@ -68,7 +68,7 @@ def test_a_stop_reason_of_refusal_is_a_refusal(
 def test_a_held_reply_is_a_message_that_says_so(
     start: Start, upstream: MessagesUpstream, is_stream: bool
 ) -> None:
-    """The placeholder is a valid message with an id of ours; the answer is not in it."""
+    """The placeholder is a valid message with an id of ours and nothing of the answer."""
     proxy = start(policy=policy("hold"))
     got = ask(proxy, asked("secret p=0.1", stream=is_stream))
     message = accumulated(got.body) if is_stream else json.loads(got.body)
@@ -86,7 +86,7 @@ def test_a_held_reply_is_a_message_that_says_so(
 def test_a_released_reply_is_fetched(
     start: Start, upstream: MessagesUpstream, is_stream: bool
 ) -> None:
-    """Under its id there is the placeholder, then the message; for the key that asked alone."""
+    """The id gives the placeholder and later the message, only for the key that asked."""
     proxy = start(policy=policy("hold"))
     got = ask(proxy, asked("secret p=0.1", "thinks", stream=is_stream))
     id = got.headers["x-pinocchio-review-id"]
@@ -94,16 +94,16 @@ def test_a_released_reply_is_fetched(
     assert proxy.http.get(fetch, headers=HEADERS).json()["stop_reason"] == "refusal"
     decide(proxy, id, RELEASED)
     message = proxy.http.get(fetch, headers=HEADERS).json()
-    told = json.loads(ask(upstream, asked("secret p=0.1", "thinks")).body)
+    direct = json.loads(ask(upstream, asked("secret p=0.1", "thinks")).body)
     assert message.pop("pinocchio")["action"] == "deliver"
-    assert message == told | {"id": id}
+    assert message == direct | {"id": id}
     other = proxy.http.get(fetch, headers=HEADERS | {"authorization": "Bearer other"})
     assert (other.status_code, error_of(other.content)["code"]) == (404, "held_reply_not_found")
     assert error_of(other.content)["type"] == "not_found_error"
 
 
 def test_the_anthropic_key_alone_says_who_asks(start: Start) -> None:
-    """Without an Authorization it is `x-api-key` that a held reply belongs to."""
+    """A held reply belongs to its `x-api-key` where there is no Authorization."""
     proxy = start(policy=policy("hold"))
     with httpx.Client(base_url=proxy.url, headers=HEADERS, trust_env=False) as client:
         id = client.post("/v1/messages", json=asked("p=0.1")).json()["id"]
@@ -113,7 +113,7 @@ def test_the_anthropic_key_alone_says_who_asks(start: Start) -> None:
 
 
 def test_a_rejected_reply_is_gone(start: Start) -> None:
-    """A rejected reply is an error of Anthropic's kind, with our code."""
+    """A rejected reply is an error in Anthropic's envelope, with our code."""
     proxy = start(policy=policy("hold"))
     id = json.loads(ask(proxy, asked("p=0.1")).body)["id"]
     decide(proxy, id, REJECTED)
@@ -144,29 +144,29 @@ def test_prose_never_stands_for_a_call_or_for_json(
 
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_a_blocked_reply(start: Start, is_stream: bool) -> None:
-    """Blocking is a 422 in Anthropic's envelope."""
+    """A blocked message is a 422 in Anthropic's envelope."""
     got = ask(start(policy=policy("block")), asked("secret p=0.1", stream=is_stream))
     assert (got.status, error_of(got.body)["code"]) == (422, "blocked_by_policy")
     assert b"secret" not in got.body
 
 
 def test_a_late_decision_is_told_in_the_stream(start: Start, upstream: MessagesUpstream) -> None:
-    """Once the status is out, a block is an error event of Anthropic's kind, after pings."""
+    """After pings a block is an error event in Anthropic's format."""
     proxy = start(policy=policy("block"), limits={"commit_after_s": 0.05})
     body = asked("secret p=0.1 and more", "gated", stream=True)
     with proxy.http.stream("POST", "/v1/messages", json=body, headers=HEADERS) as response:
         parts = response.iter_raw()
         assert next(parts) == b": ping\n\n"
         upstream.last.proceed()
-        [told] = data_of(b"".join(parts))
+        [error] = data_of(b"".join(parts))
     assert (response.status_code, response.headers[STATUS]) == (200, "pending")
-    assert (told["type"], told["error"]["code"]) == ("error", "blocked_by_policy")
+    assert (error["type"], error["error"]["code"]) == ("error", "blocked_by_policy")
 
 
 @pytest.mark.parametrize("model", ["ok", "tools", "thinks"])
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_a_clarification(start: Start, model: str, is_stream: bool) -> None:
-    """The policy's text replaces all blocks, and ends the turn as an answer does."""
+    """The policy's text replaces all blocks, and the turn ends as an answer does."""
     proxy = start(policy=policy("{clarify: {text: Which one}}"))
     got = ask(proxy, asked("secret p=0.1", model, stream=is_stream))
     message = accumulated(got.body) if is_stream else json.loads(got.body)
@@ -177,11 +177,11 @@ def test_a_clarification(start: Start, model: str, is_stream: bool) -> None:
 
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_an_escalation(start: Start, upstream: MessagesUpstream, is_stream: bool) -> None:
-    """The surer answer of another model arrives as that model gave it."""
+    """The surer answer of another model arrives as that model sent it."""
     proxy = start(policy=policy("{escalate: {to: say strong p=0.8, keep: best}}"))
     got = ask(proxy, asked("weak p=0.1", stream=is_stream))
-    told = ask(upstream, asked("weak p=0.1", "say strong p=0.8", stream=is_stream))
-    assert without_member(got.body) == told.body
+    direct = ask(upstream, asked("weak p=0.1", "say strong p=0.8", stream=is_stream))
+    assert without_member(got.body) == direct.body
     assert member_in(got, is_stream)["escalated_from"] == "ok"
     assert upstream.requests[1].header("x-api-key") == "sk-ant-client"
 
@@ -196,11 +196,11 @@ def test_shadow_changes_nothing(start: Start, upstream: MessagesUpstream, is_str
     assert member_in(got, is_stream)["would_action"] == "block"
 
 
-# Calls of tools that wait
+# Tool calls that wait
 
 
 def test_sure_calls_go_on_as_they_came(start: Start, upstream: MessagesUpstream) -> None:
-    """Where calls wait for their score and are delivered, the bytes are upstream's."""
+    """Calls that waited for their score and are delivered have upstream's bytes."""
     proxy = start(policy=tool_policy("block"))
     for model in ("tools", "large-input", "searches", "ok", "thinks"):
         body = asked("p=0.9", model, stream=True, tools=TOOLS)
@@ -208,7 +208,7 @@ def test_sure_calls_go_on_as_they_came(start: Start, upstream: MessagesUpstream)
 
 
 def test_text_is_not_kept_back_with_calls(start: Start, upstream: MessagesUpstream) -> None:
-    """Text goes through live where only calls have to wait."""
+    """Text is live where only calls have to wait."""
     proxy = start(policy=tool_policy("block"))
     body = asked("p=0.1 and more", "gated", stream=True, tools=TOOLS)
     with proxy.http.stream("POST", "/v1/messages", json=body, headers=HEADERS) as response:
@@ -222,7 +222,7 @@ def test_text_is_not_kept_back_with_calls(start: Start, upstream: MessagesUpstre
 
 @pytest.mark.parametrize(("model", "before"), [("tools", 1), ("searches", 0), ("large-input", 0)])
 def test_a_clarification_goes_on_with_the_next_block(start: Start, model: str, before: int) -> None:
-    """What replaces withheld calls continues the message that the client has begun to read."""
+    """A clarification in place of calls continues the message that the client has begun to read."""
     when = "tools: [weather, web_search, write], confidence: {below: 0.3}"
     proxy = start(policy=policy("{clarify: {text: Which one}}", when=when))
     got = ask(proxy, asked("p=0.1", model, stream=True, tools=TOOLS))
@@ -236,16 +236,16 @@ def test_a_clarification_goes_on_with_the_next_block(start: Start, model: str, b
 
 
 def test_a_held_call_ends_the_stream_in_an_error(start: Start) -> None:
-    """A held call is told as an error event, after which nothing follows; it can be fetched."""
+    """A held call is an error event that ends the stream, and can be fetched."""
     proxy = start(policy=tool_policy("hold"))
     got = ask(proxy, asked("p=0.1", "tools", stream=True, tools=TOOLS))
-    told = data_of(got.body)
-    assert (told[-1]["type"], told[-1]["error"]["code"]) == ("error", "held_for_review")
+    events = data_of(got.body)
+    assert (events[-1]["type"], events[-1]["error"]["code"]) == ("error", "held_for_review")
     assert b"tool_use" not in got.body
 
 
 def test_a_held_call_may_be_replaced_by_words(start: Start) -> None:
-    """With `reply: placeholder` the stream ends as a refusal; the member has its id."""
+    """With `reply: placeholder` a held call's stream ends as a refusal; the member has its id."""
     proxy = start(policy=tool_policy("{hold: {reply: placeholder}}"))
     got = ask(proxy, asked("p=0.1", "tools", stream=True, tools=TOOLS))
     message = accumulated(got.body)
@@ -259,7 +259,7 @@ def test_a_held_call_may_be_replaced_by_words(start: Start) -> None:
 
 
 def test_an_escalated_call_continues_the_stream(start: Start) -> None:
-    """Another model's answer follows on the text that is out, in one message."""
+    """Another model's answer follows the text sent already, in one message."""
     proxy = start(policy=tool_policy("{escalate: {to: say strong p=0.8, keep: last}}"))
     got = ask(proxy, asked("p=0.1", "tools", stream=True, tools=TOOLS))
     message = accumulated(got.body)

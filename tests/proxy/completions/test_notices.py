@@ -1,4 +1,4 @@
-"""What a policy adds to a reply that it delivers: a notice behind its text, or a label."""
+"""What a policy adds to a reply that it delivers: a notice after its text, or a label."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def test_a_notice_follows_the_text(noticing: LiveProxy, is_stream: bool, n: int)
     asked = question("Paris p=0.1|Rome p=0.2", n=n, stream_options={"include_usage": True})
     texts = ["Paris p=0.1", "Rome p=0.2"] if n == 2 else ["Paris p=0.1"]
     if is_stream:
-        told = dict.fromkeys(range(n), "")
+        joined = dict.fromkeys(range(n), "")
         for chunk in client.create(**asked, stream=True):
             for choice in chunk.choices:
-                told[choice.index] += choice.delta.content or ""
+                joined[choice.index] += choice.delta.content or ""
         assert chunk.usage is not None
-        got = list(told.values())
+        got = list(joined.values())
     else:
         del asked["stream_options"]
         completion = client.create(**asked)
@@ -64,7 +64,7 @@ def test_a_notice_follows_the_text(noticing: LiveProxy, is_stream: bool, n: int)
 
 
 def test_a_notice_is_told_beside_the_text_too(noticing: LiveProxy) -> None:
-    """The member has it, and the action is a delivery."""
+    """The member has the notice as well, and the action is a delivery."""
     response = noticing.ask("p=0.1")
     assert response.json()["pinocchio"]["notice"] == NOTICE
     assert response.json()["pinocchio"]["choices"][0]["notice"] == NOTICE
@@ -87,21 +87,21 @@ def test_a_notice_is_told_beside_the_text_too(noticing: LiveProxy) -> None:
 def test_a_notice_breaks_no_call_and_no_json(
     start_proxy: StartProxy, upstream: FaultyUpstream, fields: Any, is_stream: bool
 ) -> None:
-    """Where prose would be read as something else, the bytes stay and the member alone has it."""
+    """Calls and JSON keep upstream's bytes, and the notice is in the member alone."""
     proxy = start_proxy(
         policy=f"{{version: 1, name: all, default: {{deliver: {{notice: '{NOTICE}'}}}}}}"
     )
     body = question("p=0.1", **{"model": "ok", **fields}, stream=is_stream)
     got = proxy.post_raw(body)
-    told = post_raw(f"{upstream.base_url}/chat/completions", body)
-    assert without_member(got.body) == told.body
+    direct = post_raw(f"{upstream.base_url}/chat/completions", body)
+    assert without_member(got.body) == direct.body
     member = members_in(got.body)[0] if is_stream else json.loads(got.body)["pinocchio"]
     assert member["notice"] == NOTICE
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_a_notice_in_completions(start_responses: StartProxy, is_stream: bool) -> None:
-    """On `/v1/completions` it follows the text."""
+    """On `/v1/completions` the notice follows the text."""
     proxy = start_responses(policy=NOTICED)
     reply = proxy.openai.completions.create(model="ok", prompt="Rome p=0.1", stream=is_stream)
     parts: list[Any] = list(reply) if is_stream else [reply]
@@ -111,7 +111,7 @@ def test_a_notice_in_completions(start_responses: StartProxy, is_stream: bool) -
 
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_a_notice_in_responses(start_responses: StartProxy, is_stream: bool) -> None:
-    """On `/v1/responses` it follows the last text, in the deltas and in the whole response."""
+    """On `/v1/responses` the notice follows the last text, in the deltas and in the response."""
     proxy = start_responses(policy=NOTICED)
     if not is_stream:
         response = proxy.openai.responses.create(model="ok", input="Rome p=0.1")
@@ -143,7 +143,7 @@ def test_a_notice_in_messages(
     is_stream: bool,
     model: str,
 ) -> None:
-    """On `/v1/messages` it is a block of its own, the last one."""
+    """On `/v1/messages` the notice is a block of its own, the last one."""
     with messages_client.proxies_before(anthropic, tmp_path_factory) as start:
         proxy = start(policy=NOTICED)
         got = messages_client.ask(proxy, messages_client.asked("p=0.1", model, stream=is_stream))
@@ -158,8 +158,8 @@ def test_shadow_adds_nothing(start_proxy: StartProxy, upstream: FaultyUpstream) 
     for text in (NOTICED, LABELLED):
         proxy = start_proxy(policy=text.replace("rules:", "mode: shadow\nrules:"))
         got = proxy.post_raw(question("p=0.1"))
-        told = post_raw(f"{upstream.base_url}/chat/completions", question("p=0.1"))
-        assert without_member(got.body) == told.body
+        direct = post_raw(f"{upstream.base_url}/chat/completions", question("p=0.1"))
+        assert without_member(got.body) == direct.body
         assert {"notice", "label"}.isdisjoint(json.loads(got.body)["pinocchio"])
         assert "x-pinocchio-label" not in got.headers
 
@@ -171,12 +171,12 @@ def test_shadow_adds_nothing(start_proxy: StartProxy, upstream: FaultyUpstream) 
 def test_a_label_is_in_the_member_alone(
     start_proxy: StartProxy, upstream: FaultyUpstream, is_stream: bool
 ) -> None:
-    """An annotated reply has upstream's bytes; the member says the label, for its choice too."""
+    """An annotated reply has upstream's bytes; the member has the label, and its choice too."""
     proxy = start_proxy(policy=LABELLED, records={"keep_days": 1})
     body = question("p=0.9|p=0.1", n=2, stream=is_stream)
     got = proxy.post_raw(body)
-    told = post_raw(f"{upstream.base_url}/chat/completions", body)
-    assert without_member(got.body) == told.body
+    direct = post_raw(f"{upstream.base_url}/chat/completions", body)
+    assert without_member(got.body) == direct.body
     if is_stream:
         [member, same] = members_in(got.body)
         assert same == member
@@ -201,7 +201,7 @@ def label_of(proxy: LiveProxy, request_id: str) -> str | None:
 
 
 def test_annotated_streams_pass_through(start_proxy: StartProxy, upstream: FaultyUpstream) -> None:
-    """A policy that only annotates keeps no stream waiting."""
+    """A stream is live under a policy that only annotates."""
     proxy = start_proxy(policy="{version: 1, name: all, default: {annotate: {label: x}}}")
     body = question("p=0.1", "gated", stream=True)
     with proxy.http.stream("POST", "/v1/chat/completions", json=body) as response:
@@ -220,7 +220,7 @@ def test_annotated_streams_pass_through(start_proxy: StartProxy, upstream: Fault
 
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_a_block_says_why(start_proxy: StartProxy, is_stream: bool) -> None:
-    """The message of the policy is the error's, with the code that every block has."""
+    """A block's error has the policy's message, and the code that every block has."""
     proxy = start_proxy(policy=policy("{block: {message: 'Ask a lawyer: §1.'}}"))
     with pytest.raises(UnprocessableEntityError) as caught:
         proxy.openai.chat.completions.create(**question("p=0.1", stream=is_stream))
@@ -231,7 +231,7 @@ def test_a_block_says_why(start_proxy: StartProxy, is_stream: bool) -> None:
 def test_a_block_says_why_in_a_body_that_has_begun(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
-    """Once the status is out, the message stands in the reply's place."""
+    """Once the status is out, the policy's message takes the reply's place."""
     proxy = start_proxy(
         policy=policy("{block: {message: Ask a lawyer.}}"), limits={"commit_after_s": 0.05}
     )
@@ -246,6 +246,6 @@ def test_a_block_says_why_in_a_body_that_has_begun(
 
 
 def test_a_block_without_a_message_says_that_it_is_one(start_proxy: StartProxy) -> None:
-    """The plain sentence is there where the policy gives none."""
+    """A block without a message of the policy has the standard sentence."""
     with pytest.raises(APIStatusError, match="a policy blocks this reply"):
         start_proxy(policy=policy("block")).openai.chat.completions.create(**question("p=0.1"))

@@ -1,4 +1,4 @@
-"""A completion is recorded once, at the end of the last of its blocks, however that ends."""
+"""A completion is recorded once, when the last of its blocks ends."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def recording(rows: Rows) -> CompletionRecorder:
 
 
 def test_what_goes_on_is_recorded_at_its_own_end(recording: CompletionRecorder, rows: Rows) -> None:
-    """The block that began it ends before, and what its body ends with is what is recorded."""
+    """A reply whose body outlives its first block is recorded with the body's outcome."""
     with recording:
         open_recording = recording.keep_open()
     assert rows.told() == []
@@ -49,7 +49,7 @@ def test_what_goes_on_is_recorded_at_its_own_end(recording: CompletionRecorder, 
 def test_only_the_first_block_of_what_goes_on_ends_it(
     recording: CompletionRecorder, rows: Rows
 ) -> None:
-    """Its owner closes it in any case, also where the body has been written."""
+    """The owner closes such a reply in any case, also where its body has been written."""
     with recording:
         open_recording = recording.keep_open()
     with pytest.raises(GeneratorExit), open_recording:
@@ -60,7 +60,7 @@ def test_only_the_first_block_of_what_goes_on_ends_it(
 
 
 def test_what_goes_on_may_end_first(recording: CompletionRecorder, rows: Rows) -> None:
-    """Then the block that began it is the last, and says how it ended."""
+    """Where the body ends before the block that began it, the block's end records the reply."""
 
     def answer() -> None:
         with recording:

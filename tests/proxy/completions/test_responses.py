@@ -1,4 +1,4 @@
-"""`/v1/responses` end to end: the same bytes, the confidence, and what policies make of it."""
+"""`/v1/responses` end to end: the same bytes, the confidence, and what policies do."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def proxy(start_responses: StartProxy) -> LiveProxy:
 def test_without_member_the_bytes_are_upstreams(
     proxy: LiveProxy, responses_upstream: ResponsesUpstream, model: str, is_stream: bool
 ) -> None:
-    """Taking out the one member gives upstream's bytes, whole or streamed."""
+    """Without the member the bytes are upstream's, whole or streamed."""
     asked = {"model": model, "input": TEXT, "stream": is_stream}
     got = post_raw(f"{proxy.base_url}/responses", asked)
     assert got.body.count(b'"pinocchio":') == 1
@@ -60,7 +60,7 @@ def test_without_member_the_bytes_are_upstreams(
 def test_with_attach_body_off_the_bytes_are_identical(
     start_responses: StartProxy, responses_upstream: ResponsesUpstream, is_stream: bool
 ) -> None:
-    """With `attach.body: false` not even a member is added."""
+    """With `attach.body: false` the bytes are upstream's."""
     asked = {"model": "many", "input": TEXT, "stream": is_stream}
     got = post_raw(f"{start_responses(attach={'body': False}).base_url}/responses", asked)
     assert uncounted(got.body) == told_by(responses_upstream, asked)
@@ -71,7 +71,7 @@ def test_with_attach_body_off_the_bytes_are_identical(
 def test_the_member_stands_in_the_response_of_the_last_event(
     start_responses: StartProxy, model: str, policy: str | None
 ) -> None:
-    """A stream's confidence stands in the finished response and nowhere else, live or buffered."""
+    """A stream's confidence is in the finished response and nowhere else, live or buffered."""
     proxy = start_responses(policy=policy) if policy else start_responses()
     body = ask(proxy, model, stream=True).body
     assert body.count(b'"pinocchio":') == 1
@@ -81,12 +81,12 @@ def test_the_member_stands_in_the_response_of_the_last_event(
 
 
 def test_a_buffered_stream_is_the_live_one(start_responses: StartProxy) -> None:
-    """A stream that waited for its score has the events that it has live."""
-    told = [
+    """A stream that waited for its score has the same events as a live one."""
+    events = [
         without_member(ask(p, "many", stream=True).body).replace(b" ", b"")
         for p in (start_responses(), start_responses(policy=UNSURE % ("hold", "hold")))
     ]
-    first, second = ([{**e, "response": None} for e in events_in_order(t)] for t in told)
+    first, second = ([{**e, "response": None} for e in events_in_order(t)] for t in events)
     assert first == second
 
 
@@ -94,7 +94,7 @@ def test_a_buffered_stream_is_the_live_one(start_responses: StartProxy) -> None:
 
 
 def test_the_openai_client_reads_it(proxy: LiveProxy) -> None:
-    """The official client gets its response, with the member beside what it knows."""
+    """The official client gets its response, with the member beside the fields that it knows."""
     response = proxy.openai.responses.create(model="many", input="p=0.9")
     assert response.output_text == "p=0.9"
     assert (response.model_extra or {})["pinocchio"]["confidence"] == 0.9
@@ -106,7 +106,7 @@ def test_the_openai_client_reads_it(proxy: LiveProxy) -> None:
 
 
 def test_the_openai_client_streams_it(proxy: LiveProxy) -> None:
-    """The official client's stream has the same events, the member in the last one."""
+    """The official client's stream has upstream's events, the last one with the member."""
     *_, last = proxy.openai.responses.create(model="ok", input="p=0.9", stream=True)
     assert last.type == "response.completed"
     assert (last.response.model_extra or {})["pinocchio"]["confidence"] == 0.9
@@ -132,7 +132,7 @@ def test_the_stream_helper_parses_structured_output(
 
 
 def test_the_stream_helper_accumulates_calls(start_responses: StartProxy) -> None:
-    """`responses.stream` puts a call's arguments together that waited for its score."""
+    """`responses.stream` joins the arguments of a call that waited for its score."""
     proxy = start_responses(policy=TOOLS % "hold")
     with proxy.openai.responses.stream(model="tools", input="p=0.9", tools=[WEATHER]) as stream:  # type: ignore[list-item]  # a plain dict
         deltas = [e for e in stream if e.type == "response.function_call_arguments.delta"]
@@ -145,7 +145,7 @@ def test_the_stream_helper_accumulates_calls(start_responses: StartProxy) -> Non
 
 
 def test_the_question_is_written_as_for_chat(start_responses: StartProxy) -> None:
-    """Instructions stay out, earlier turns, results and offered tools are in, as in chat."""
+    """The question has earlier turns, results and offered tools but no instructions, as in chat."""
     proxy = start_responses(scorer=(scorer := WordScorer("seen@1")))
     items = [
         {"role": "user", "content": "Where am I?"},
@@ -177,7 +177,7 @@ def test_the_question_is_written_as_for_chat(start_responses: StartProxy) -> Non
     ],
 )
 def test_what_cannot_be_scored_says_why(proxy: LiveProxy, fields: Json, reason: str) -> None:
-    """A question whose text is not in the request has no number and a machine word."""
+    """A question whose text is not in the request has no number, and a reason."""
     got = ask(proxy, **fields)
     assert got.status == 200
     assert got.headers["x-pinocchio-confidence-status"] == "not_supported"
@@ -187,7 +187,7 @@ def test_what_cannot_be_scored_says_why(proxy: LiveProxy, fields: Json, reason: 
 def test_a_prompt_template_needs_no_model(
     proxy: LiveProxy, responses_upstream: ResponsesUpstream
 ) -> None:
-    """The model may stand in a template of upstream's; such a request is relayed."""
+    """A request whose model is in upstream's prompt template is relayed."""
     got = post_raw(f"{proxy.base_url}/responses", {"prompt": {"id": "pmpt_1"}})
     assert got.status == 200
     assert responses_upstream.last.json() == {"prompt": {"id": "pmpt_1"}}
@@ -195,7 +195,7 @@ def test_a_prompt_template_needs_no_model(
 
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_a_conversation_goes_on(start_responses: StartProxy, is_stream: bool) -> None:
-    """With `previous_response_id` the question has the remembered turns, of this key only."""
+    """With `previous_response_id` the question has the remembered turns of the same key."""
     proxy = start_responses(scorer=(scorer := WordScorer(f"turns@{is_stream}")))
     first = ask(proxy, text="I am Ada.", stream=is_stream)
     id = final_of(first.body)["id"] if is_stream else json.loads(first.body)["id"]
@@ -226,7 +226,7 @@ def test_a_result_belongs_to_the_call_before_it(start_responses: StartProxy) -> 
 
 
 def test_a_held_response_is_a_valid_placeholder(start_responses: StartProxy) -> None:
-    """The client gets an incomplete response that says so, and later the reply under its id."""
+    """The client gets an incomplete response as placeholder, and later the reply under its id."""
     proxy = start_responses(policy=UNSURE % ("hold", "hold"))
     held = proxy.openai.responses.create(model="ok", input="secret p=0.2")
     assert held.id.startswith("resp_held_")
@@ -246,12 +246,12 @@ def test_a_held_response_is_a_valid_placeholder(start_responses: StartProxy) -> 
 
 
 def test_headers_of_a_held_response_do_not_lead_to_it(start_responses: StartProxy) -> None:
-    """Nothing in the reply to a held request names upstream's id or the text."""
+    """Nothing in the reply to a held request has upstream's id or the text."""
     proxy = start_responses(policy=UNSURE % ("hold", "hold"))
     got = ask(proxy, text="secret p=0.2")
-    told = got.body + str(got.headers.raw).encode()
-    assert b"secret" not in told
-    assert b"resp_" not in told.replace(b"resp_held_", b"")
+    sent = got.body + str(got.headers.raw).encode()
+    assert b"secret" not in sent
+    assert b"resp_" not in sent.replace(b"resp_held_", b"")
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_headers_of_a_held_response_do_not_lead_to_it(start_responses: StartProx
 def test_what_a_client_would_parse_is_held_with_an_error(
     start_responses: StartProxy, model: str, fields: Json
 ) -> None:
-    """In place of a tool call or of JSON stands an error with the review's id, never prose."""
+    """A tool call or JSON is replaced by an error with the review's id, never by prose."""
     proxy = start_responses(policy=UNSURE % ("hold", "hold"))
     body = {"model": model, "input": "p=0.2", **fields}
     got = proxy.http.post("/v1/responses", json=body)
@@ -295,7 +295,7 @@ def test_block_is_an_error(start_responses: StartProxy) -> None:
 def test_escalate_keeps_the_surer_response(
     start_responses: StartProxy, responses_upstream: ResponsesUpstream
 ) -> None:
-    """A second model is asked with the same body but for its name; its answer is delivered."""
+    """A second model gets the same body under its own name, and its answer is delivered."""
     proxy = start_responses(policy=UNSURE % ("hold", "{escalate: {to: vendor, keep: best}}"))
     response = proxy.openai.responses.create(model="ok", input="p=0.2")
     assert response.output_text == "café p=0.42 🍋"
@@ -307,7 +307,7 @@ def test_escalate_keeps_the_surer_response(
 
 
 def test_policies_see_every_kind_of_call(start_responses: StartProxy) -> None:
-    """Conditions on tools find the names of all calls; a nameless one has its type."""
+    """Conditions on tools find the names of all calls; a call without a name has its type."""
     rule = "{tools: [%s]}"
     for name in ("run_sql", "shell_call", "send_email"):
         policy = (
@@ -321,7 +321,7 @@ def test_policies_see_every_kind_of_call(start_responses: StartProxy) -> None:
 def test_shadow_changes_nothing(
     start_responses: StartProxy, responses_upstream: ResponsesUpstream
 ) -> None:
-    """In shadow the reply is upstream's, the label says what would have been."""
+    """In shadow mode the reply is upstream's, and the label says what would have happened."""
     proxy = start_responses()
     asked = {"model": "ok", "input": "p=0.2"}
     got = post_raw(f"{proxy.base_url}/responses", asked)
@@ -333,7 +333,7 @@ def test_shadow_changes_nothing(
 
 
 def test_a_buffered_hold_is_a_whole_stream(start_responses: StartProxy) -> None:
-    """A held stream is a numbered stream of a placeholder that ends incomplete."""
+    """A held stream is the stream of a placeholder, numbered and incomplete at its end."""
     proxy = start_responses(policy=UNSURE % ("hold", "hold"))
     body = ask(proxy, text="secret p=0.2", stream=True).body
     events = events_in(body)
@@ -360,7 +360,7 @@ def test_a_buffered_hold_is_a_whole_stream(start_responses: StartProxy) -> None:
 def test_a_refused_call_ends_the_stream_with_an_error(
     start_responses: StartProxy, then: str
 ) -> None:
-    """Text goes out live; in place of the call the official client raises the policy's error."""
+    """Text is live; in place of the call the official client raises the policy's error."""
     proxy = start_responses(policy=TOOLS % then)
     events: list[Any] = []
     stream = proxy.openai.responses.create(model="tools", input="p=0.2", stream=True)
@@ -376,7 +376,7 @@ def test_a_refused_call_ends_the_stream_with_an_error(
 
 @pytest.mark.parametrize("then", ["{hold: {reply: placeholder}}", "{clarify: {text: Where to}}"])
 def test_what_replaces_a_call_continues_the_stream(start_responses: StartProxy, then: str) -> None:
-    """Numbers and indices go on, and the final response has the live text and the replacement."""
+    """Numbers and indices continue; the final response has the live text and the replacement."""
     proxy = start_responses(policy=TOOLS % then)
     body = ask(proxy, "tools", "secret p=0.2", stream=True).body
     assert numbers_in(body) == list(range(len(numbers_in(body))))
@@ -401,7 +401,7 @@ def test_the_stream_helper_reads_a_continuation(start_responses: StartProxy) -> 
 
 
 def test_an_escalated_answer_continues_the_stream(start_responses: StartProxy) -> None:
-    """Where another model answers in place of a call, its items follow on the live text."""
+    """Another model's items follow the live text, in place of the call."""
     proxy = start_responses(policy=TOOLS % "{escalate: {to: many, keep: last}}")
     body = ask(proxy, "tools", "p=0.2", stream=True).body
     assert numbers_in(body) == list(range(len(numbers_in(body))))
@@ -412,7 +412,7 @@ def test_an_escalated_answer_continues_the_stream(start_responses: StartProxy) -
 def test_text_does_not_wait_for_calls(
     start_responses: StartProxy, responses_upstream: ResponsesUpstream
 ) -> None:
-    """Under a policy on tools a stream without calls passes live, byte for byte."""
+    """Under a policy on tools a stream without calls is live, byte for byte."""
     proxy = start_responses(policy=TOOLS % "hold")
     asked = {"model": "ok", "input": "p=0.2", "stream": True}
     got = post_raw(f"{proxy.base_url}/responses", asked)
@@ -424,7 +424,7 @@ def test_text_does_not_wait_for_calls(
 
 
 def test_a_stream_that_breaks_off_ends_with_an_error(proxy: LiveProxy) -> None:
-    """After what arrived the official client raises an error with our code."""
+    """After what arrived, the official client raises an error with our code."""
     with pytest.raises(openai.APIError) as raised:
         list(proxy.openai.responses.create(model="cut", input="p=0.9", stream=True))
     assert raised.value.code == "upstream_broke_off"
@@ -440,7 +440,7 @@ def test_half_a_stream_is_not_decided_on(start_responses: StartProxy, model: str
 
 @pytest.mark.parametrize("policy", [None, TOOLS % "hold"])
 def test_an_error_event_of_upstreams_stays(start_responses: StartProxy, policy: str | None) -> None:
-    """An error in upstream's stream reaches the client byte for byte, and nothing follows it."""
+    """An error in upstream's stream arrives byte for byte, and nothing follows it."""
     proxy = start_responses(policy=policy) if policy else start_responses()
     body = ask(proxy, "error-event", stream=True).body
     assert body.endswith(b'data: {"error":{"message":"oops","code":"boom","v":1.0}}\n\n')
@@ -450,7 +450,7 @@ def test_an_error_event_of_upstreams_stays(start_responses: StartProxy, policy: 
 def test_a_failed_response_is_upstreams_own_error(
     proxy: LiveProxy, responses_upstream: ResponsesUpstream, is_stream: bool
 ) -> None:
-    """What failed is relayed as it came, with no number, and no policy decides on it."""
+    """A failed response is relayed unchanged, without a number, and no policy decides on it."""
     asked = {"model": "failed", "input": TEXT, "stream": is_stream}
     got = post_raw(f"{proxy.base_url}/responses", asked)
     assert uncounted(got.body) == told_by(responses_upstream, asked)
@@ -461,7 +461,7 @@ def test_a_failed_response_is_upstreams_own_error(
 
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_a_failure_brings_no_undecided_text(start_responses: StartProxy, is_stream: bool) -> None:
-    """Half an answer in a failed response is left out where a policy would have had to decide."""
+    """Where a policy decides, half an answer is left out of a failed response."""
     got = ask(start_responses(policy=HOLD), "failed", "secret p=0.9", stream=is_stream)
     assert got.status == 200
     assert b"secret" not in got.body
@@ -471,7 +471,7 @@ def test_a_failure_brings_no_undecided_text(start_responses: StartProxy, is_stre
 def test_upstreams_errors_are_unchanged(
     proxy: LiveProxy, responses_upstream: ResponsesUpstream
 ) -> None:
-    """Upstream's error arrives as it came; the official client raises its typed error."""
+    """Upstream's error arrives unchanged, and the official client raises its typed error."""
     got = ask(proxy, "status-429")
     assert (got.status, json.loads(got.body)["error"]["vendor"]) == (429, 1.0)
     with pytest.raises(openai.RateLimitError):

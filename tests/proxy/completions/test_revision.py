@@ -1,4 +1,4 @@
-"""Revision: a model replies again, told what is wrong with its reply."""
+"""Revision: a model answers again after it is shown what is wrong with its reply."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def revising(options: str) -> str:
 def test_a_better_reply_is_delivered(
     start_proxy: StartProxy, upstream: FaultyUpstream, is_stream: bool
 ) -> None:
-    """The model sees its own reply and why it was doubted, and its second reply goes out."""
+    """The model sees its own reply and the reasons for doubt, and its second reply is delivered."""
     proxy = start_proxy(policy=revising(f"{{to: {SURER}}}"))
     got = proxy.post_raw(question("a p=0.1", stream=is_stream))
     first, second = (request.json() for request in upstream.requests)
@@ -49,7 +49,7 @@ def test_a_better_reply_is_delivered(
 def test_a_reply_that_is_no_better_is_not_kept(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
-    """The same model is asked as often as `times` says; its first reply stays, then `otherwise`."""
+    """A model is asked up to `times` times; if no reply is better, the first is decided on."""
     proxy = start_proxy(policy=revising("{times: 2, otherwise: {annotate: {label: unsure}}}"))
     got = proxy.post_raw(question("a p=0.1", "say worse p=0.05"))
     assert [request.json()["model"] for request in upstream.requests] == ["say worse p=0.05"] * 3
@@ -61,19 +61,19 @@ def test_a_reply_that_is_no_better_is_not_kept(
 def test_calls_are_answered_with_what_is_wrong(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
-    """Each call of the reply gets a result that says it was not executed."""
+    """Each call of the reply gets a result that says that it was not executed."""
     proxy = start_proxy(policy=revising(f"{{to: {SURER}}}"))
     asked = question("p=0.1", "tools", tools=[{"type": "function", "function": {"name": "f"}}])
     got = proxy.http.post("/v1/chat/completions", json=asked)
     assert got.status_code == 200
-    said, *results = upstream.last.json()["messages"][len(asked["messages"]) :]
-    ids = [call["id"] for call in said["tool_calls"]]
+    reply, *results = upstream.last.json()["messages"][len(asked["messages"]) :]
+    ids = [call["id"] for call in reply["tool_calls"]]
     assert [(each["role"], each["tool_call_id"]) for each in results] == [("tool", i) for i in ids]
     assert all("Not executed" in each["content"] for each in results)
 
 
 def test_several_choices_are_not_revised(start_proxy: StartProxy, upstream: FaultyUpstream) -> None:
-    """Nobody can say which of them the model should correct: `otherwise` happens at once."""
+    """A reply of several choices meets `otherwise` at once: none is the one to correct."""
     proxy = start_proxy(policy=revising("{otherwise: block}"))
     got: httpx.Response = proxy.http.post(
         "/v1/chat/completions", json=question("a p=0.1|b p=0.2", n=2)
@@ -85,7 +85,7 @@ def test_several_choices_are_not_revised(start_proxy: StartProxy, upstream: Faul
 def test_responses_are_revised(
     start_responses: StartProxy, responses_upstream: ResponsesUpstream
 ) -> None:
-    """A text as input becomes the first of several items."""
+    """For `/v1/responses` an input of text becomes the first of several items."""
     proxy = start_responses(policy=revising(f"{{to: {SURER}}}"))
     got = post_raw(f"{proxy.base_url}/responses", {"model": "ok", "input": "a p=0.1"})
     items = responses_upstream.received[-1].json()["input"]
@@ -96,20 +96,20 @@ def test_responses_are_revised(
 def test_messages_are_revised(
     running_messages: MessagesUpstream, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """The blocks of the reply become the assistant's turn as they are."""
+    """For `/v1/messages` the reply's blocks become the assistant's turn unchanged."""
     running_messages.forget()
     with proxies_before(running_messages, tmp_path_factory) as start:
         proxy = start(policy=revising(f"{{to: {SURER}}}"))
         got = ask_for_message(proxy, message_asked("a p=0.1"))
         first, second = (request.json() for request in running_messages.requests)
-        said, problems = second["messages"][len(first["messages"]) :]
-        assert said["content"][0]["text"] == "a p=0.1"
+        reply, problems = second["messages"][len(first["messages"]) :]
+        assert reply["content"][0]["text"] == "a p=0.1"
         assert "a check found" in problems["content"]
         assert member_in(got, is_stream=False)["revised"]
 
 
 @pytest.mark.parametrize("options", ["{times: 0}", "{times: 4}", "{times: yes}", "{again: 1}"])
 def test_what_cannot_be_meant_is_refused(options: str) -> None:
-    """With the place in the file, as for every action."""
+    """A revision that makes no sense is refused with its place in the file."""
     with pytest.raises(PolicyError, match=r"then\.revise"):
         parse_policy(revising(options), "desk.yaml")

@@ -1,4 +1,4 @@
-"""What is not scored: relayed as it is and labelled as such, or answered here."""
+"""Requests that are not scored: relayed unchanged and labelled as such, or answered here."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def without_key(proxy: LiveProxy, path: str) -> httpx.Response:
 
 
 def told(upstream: FaultyUpstream, **headers: str) -> httpx.Response:
-    """Upstream's own list, asked for directly."""
+    """Return upstream's own list, asked for directly."""
     return httpx.get(f"{upstream.base_url}/models", headers={"x-faulty": "identity", **headers})
 
 
@@ -33,7 +33,7 @@ def told(upstream: FaultyUpstream, **headers: str) -> httpx.Response:
 def test_one_upstreams_list_is_relayed(
     proxy: LiveProxy, upstream: FaultyUpstream, encoding: str
 ) -> None:
-    """Byte for byte, whatever its encoding: the demo beside it is not listed."""
+    """One upstream's list is relayed byte for byte, in any encoding, without the demo."""
     headers = {"x-faulty": encoding, "authorization": "Bearer sk-client"}
     with (
         httpx.stream("GET", f"{proxy.base_url}/models?x=1", headers=headers) as response,
@@ -47,7 +47,7 @@ def test_one_upstreams_list_is_relayed(
 
 
 def test_models_without_a_key(proxy: LiveProxy, upstream: FaultyUpstream) -> None:
-    """An upstream that asks for no key lists its models to whoever has none."""
+    """An upstream that needs no key lists its models to clients without one."""
     assert without_key(proxy, "/v1/models").content == told(upstream).content
 
 
@@ -60,7 +60,7 @@ def test_models_with_a_configured_key(start_proxy: StartProxy, upstream: FaultyU
 
 
 def test_the_demo_is_listed_where_nothing_else_is(tmp_path: Path) -> None:
-    """Where upstream refuses for lack of a key, is away, or is not there at all."""
+    """The demo is listed where upstream refuses for lack of a key, is away or does not exist."""
     away = LiveProxy(f"http://127.0.0.1:{free_port()}/v1", tmp_path)
     ids = [model["id"] for model in without_key(away, "/v1/models").json()["data"]]
     with_key = away.http.get("/v1/models")
@@ -70,7 +70,7 @@ def test_the_demo_is_listed_where_nothing_else_is(tmp_path: Path) -> None:
 
 
 def test_the_demo_is_listed_where_upstream_asks_for_a_key(proxy: LiveProxy) -> None:
-    """To whoever has one, upstream's refusal is the answer."""
+    """A client that has a key gets upstream's refusal in place of the demo."""
     refusing = {"x-faulty": "status-401"}
     listing = httpx.get(f"{proxy.base_url}/models", headers=refusing).json()
     assert [model["id"] for model in listing["data"]] == ["demo"]
@@ -78,8 +78,8 @@ def test_the_demo_is_listed_where_upstream_asks_for_a_key(proxy: LiveProxy) -> N
 
 
 def test_several_upstreams_make_one_list(tmp_path: Path, upstream: FaultyUpstream) -> None:
-    """The widest route's list first, then what others have that is routed to them; only with keys
-    of their own, and one that is away is left out.
+    """Several upstreams make one list: the widest route's models first, then those of
+    other routes that have keys of their own. An upstream that is away is left out.
     """
     other = {"base_url": upstream.base_url, "api_key": "sk-more"}
     upstreams = {
@@ -115,17 +115,17 @@ def test_several_upstreams_make_one_list(tmp_path: Path, upstream: FaultyUpstrea
 def test_models_that_cannot_be_read(
     proxy: LiveProxy, upstream: FaultyUpstream, faulty: str
 ) -> None:
-    """An error of upstream's, or a list that we cannot read, is relayed as it is."""
+    """An upstream's error, or a list that the proxy cannot read, is relayed unchanged."""
     response = proxy.http.get("/v1/models", headers={"x-faulty": faulty})
-    told = httpx.get(f"{upstream.base_url}/models", headers={"x-faulty": faulty})
-    assert (response.status_code, response.content) == (told.status_code, told.content)
+    direct = httpx.get(f"{upstream.base_url}/models", headers={"x-faulty": faulty})
+    assert (response.status_code, response.content) == (direct.status_code, direct.content)
 
 
 @pytest.mark.parametrize("faulty", ["broken-gzip", "cut"])
 def test_half_a_list_of_models_is_502(
     start_proxy: StartProxy, upstream: FaultyUpstream, faulty: str
 ) -> None:
-    """Where several make one list, one that breaks off is an error, never half a list."""
+    """Where several upstreams make one list, one that breaks off makes it an error."""
     place = {"base_url": upstream.base_url, "api_key": "sk-x"}
     upstreams = {"one": place, "two": place}
     models = ({"match": "x", "upstream": "one"}, {"match": "*", "upstream": "two"})
@@ -136,7 +136,7 @@ def test_half_a_list_of_models_is_502(
 
 
 def test_a_model_that_is_answered_here(proxy: LiveProxy, upstream: FaultyUpstream) -> None:
-    """`GET /v1/models/{id}` answers for the models that are answered here."""
+    """`GET /v1/models/{id}` describes the models that the proxy answers itself."""
     assert proxy.http.get("/v1/models/demo").json()["id"] == "demo"
     assert upstream.requests == []
 
@@ -147,7 +147,7 @@ def test_one_model_is_upstreams_business(proxy: LiveProxy, upstream: FaultyUpstr
     assert upstream.last.target == "/v1/models/org/model:free"
 
 
-# Relayed
+# Relayed requests
 
 
 def assert_labelled(headers: httpx.Headers) -> None:
@@ -176,7 +176,7 @@ def assert_labelled(headers: httpx.Headers) -> None:
 def test_any_surface_is_relayed_byte_for_byte(
     proxy: LiveProxy, upstream: FaultyUpstream, path: str, content_type: str, body: bytes
 ) -> None:
-    """Path, content type, body and reply cross as they are, and the reply is labelled."""
+    """Path, content type, body and reply pass unchanged, and the reply is labelled."""
     got = post_raw(f"{proxy.base_url}{path}", body, content_type=content_type)
     assert upstream.last.target == f"/v1{path}"
     assert upstream.last.header("content-type") == content_type
@@ -206,14 +206,14 @@ def test_any_method_is_relayed(proxy: LiveProxy, upstream: FaultyUpstream, metho
 
 
 def test_errors_of_surfaces_are_unchanged(proxy: LiveProxy, upstream: FaultyUpstream) -> None:
-    """Errors of surfaces that are only relayed arrive with status, body and fields."""
+    """Errors of relayed requests arrive with their status, body and fields."""
     got = post_raw(f"{proxy.base_url}/embeddings", question("x"), x_faulty="status-429")
-    told = post_raw(f"{upstream.base_url}/embeddings", question("x"), x_faulty="status-429")
-    assert (got.status, got.body, got.headers["retry-after"]) == (429, told.body, "7")
+    direct = post_raw(f"{upstream.base_url}/embeddings", question("x"), x_faulty="status-429")
+    assert (got.status, got.body, got.headers["retry-after"]) == (429, direct.body, "7")
 
 
 def test_a_hung_up_surface_is_502(proxy: LiveProxy) -> None:
-    """A surface whose upstream breaks off without an answer is 502 with a code."""
+    """A relayed request whose upstream hangs up gets 502 with a code."""
     response = proxy.http.get("/v1/files", headers={"x-faulty": "hang-up"})
     assert response.status_code == 502
     assert error_of(response)["code"] == "upstream_broke_off"
@@ -228,7 +228,7 @@ def test_the_model_decides_about_the_upstream(proxy: LiveProxy, upstream: Faulty
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/embeddings"])
 def test_a_model_without_a_route(start_proxy: StartProxy, path: str) -> None:
-    """A model that no route matches is 404 with OpenAI's code."""
+    """A model that no route matches gets 404 with OpenAI's code."""
     proxy = start_proxy(models=({"match": "ok*", "upstream": "faulty"},))
     response = proxy.http.post(path, json=question("x", "other"))
     assert response.status_code == 404
@@ -237,7 +237,7 @@ def test_a_model_without_a_route(start_proxy: StartProxy, path: str) -> None:
     assert proxy.ask(model="ok-2").status_code == 200
 
 
-# Refused
+# Refused requests
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def test_a_model_without_a_route(start_proxy: StartProxy, path: str) -> None:
     ],
 )
 def test_paths_stay_under_v1(proxy: LiveProxy, upstream: FaultyUpstream, path: str) -> None:
-    """Segments `.` and `..`, also written as escapes, are refused and reach nobody."""
+    """Segments `.` and `..`, also written as escapes, are refused and reach no upstream."""
     status, headers, body = send_raw(proxy, f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert status in (400, 404)
     assert headers["x-pinocchio-error"] == "true"
@@ -263,7 +263,7 @@ def test_paths_stay_under_v1(proxy: LiveProxy, upstream: FaultyUpstream, path: s
 
 
 def test_an_unknown_path(proxy: LiveProxy) -> None:
-    """A path outside the API is 404 in OpenAI's envelope."""
+    """A path outside the API gets 404 in OpenAI's envelope."""
     for path in ("/", "/v2/models", "/chat/completions", "/v1", "/docs", "/openapi.json"):
         response = proxy.http.get(path)
         assert response.status_code == 404
@@ -297,7 +297,7 @@ def send_raw(proxy: LiveProxy, request: str) -> tuple[int, dict[str, str], Any]:
 def test_a_foreign_host_is_refused(
     proxy: LiveProxy, upstream: FaultyUpstream, host: str, path: str
 ) -> None:
-    """While the proxy is open, a request that names another machine is 403 on every path."""
+    """While the proxy is open, a request that names another machine gets 403 on every path."""
     response = proxy.http.get(path, headers={"host": host})
     assert response.status_code == 403
     assert error_of(response)["code"] == "host_not_allowed"
@@ -314,13 +314,13 @@ def test_this_machine_is_answered(proxy: LiveProxy, host: str) -> None:
 
 @pytest.mark.parametrize("fields", ["", "Host: localhost\r\nHost: evil.example\r\n"])
 def test_one_host_has_to_be_named(proxy: LiveProxy, fields: str) -> None:
-    """No Host, or two of them, is refused: parsers on the way could take one or the other."""
+    """A request without a Host, or with two, is refused: parsers could read it in two ways."""
     status, _, body = send_raw(proxy, f"GET /livez HTTP/1.1\r\n{fields}\r\n")
     assert (status, body["error"]["code"]) == (400, "invalid_http")
 
 
 def test_any_host_is_answered_where_the_proxy_is_not_open(start_proxy: StartProxy) -> None:
-    """Beyond loopback the Host is not checked, as names are then given by others."""
+    """Beyond loopback the Host is not checked, as others choose the names there."""
     proxy = start_proxy(is_open=False)
     assert proxy.http.get("/livez", headers={"host": "proxy.example"}).status_code == 200
 
@@ -333,14 +333,14 @@ def test_health(proxy: LiveProxy) -> None:
     assert proxy.http.get("/livez").json() == {"status": "ok"}
     ready = proxy.http.get("/readyz")
     facts = {"status": "ok", "calibrator": "words@1", "generation": 1, "configuration": "current"}
-    told = ready.json()
-    assert re.fullmatch("[0-9a-f]{12}", told.pop("configuration_digest"))
-    assert (ready.status_code, told) == (200, facts)
+    body = ready.json()
+    assert re.fullmatch("[0-9a-f]{12}", body.pop("configuration_digest"))
+    assert (ready.status_code, body) == (200, facts)
 
 
 @pytest.mark.parametrize("path", ["/", "/health", "/docs"])
 def test_what_is_not_there_says_what_is(proxy: LiveProxy, path: str) -> None:
-    """Whoever tries an address hears where the API is, and how the proxy is."""
-    told = error_of(proxy.http.get(path))
-    assert "/v1/" in told["message"]
-    assert "/readyz" in told["message"]
+    """An unknown address gets an error that says where the API and the health checks are."""
+    error = error_of(proxy.http.get(path))
+    assert "/v1/" in error["message"]
+    assert "/readyz" in error["message"]

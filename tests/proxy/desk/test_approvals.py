@@ -51,14 +51,14 @@ def proxy(start_proxy: StartProxy) -> LiveProxy:
 
 @pytest.fixture(scope="module")
 def keys(proxy: LiveProxy) -> dict[str, str]:
-    """Two keys of alice's, one of bob's, one of nobody's."""
+    """Make two keys of alice's, one of bob's, and one without a name."""
     named = {name: make_key(proxy, "reviewer", name) for name in ("alice", "Alice", "bob")}
     return named | {"": make_key(proxy, "reviewer", "")}
 
 
 @contextmanager
 def queues(url: str, count: int) -> Iterator[list[ReviewQueue]]:
-    """Several connections to one store, as several proxies have them."""
+    """Yield several connections to one store, as several proxies have."""
     found = [ReviewQueue(url) for _ in range(count)]
     yield found
     for each in found:
@@ -90,13 +90,13 @@ def events_of(queue: ReviewQueue, id: str) -> list[str]:
         return list(connection.execute(query.order_by(review_events.c.id)).scalars())
 
 
-# Raced
+# Races
 
 
 @pytest.mark.parametrize("rounds", [20, pytest.param(200, marks=pytest.mark.slow)])
 def test_no_person_counts_twice_and_nothing_goes_out_early(store_url: str, rounds: int) -> None:
-    """Over four connections at once, in the slow test 200 times: alice by three tokens alone never
-    releases; with bob it is released once, by the two of them.
+    """Over four connections at once, in the slow test 200 times, alice's three tokens
+    alone never release the reply; with bob's approval it is released once, by the two.
     """
     unheard = replace(HELD_REPLY, request_id=None)
     replies = [replace(unheard, id=f"chatcmpl-held-{n}") for n in range(rounds)]
@@ -112,17 +112,17 @@ def test_no_person_counts_twice_and_nothing_goes_out_early(store_url: str, round
         for number, held in enumerate(replies):
             last = "bob" if number % 2 else "alice"
             names = ("alice", "Alice", " ALICE ", last)
-            told = list(pool.map(race, each, [held] * 4, names))
+            results = list(pool.map(race, each, [held] * 4, names))
             after = each[0].get(held.id)
             assert after is not None
             people = {one["by"].strip().casefold() for one in approved_by(after.approved)}
             assert len(approved_by(after.approved)) == len(people)
             if number % 2:
                 assert (after.state, people) == (RELEASED, {"alice", "bob"})
-                assert told.count(RELEASED) == 1
+                assert results.count(RELEASED) == 1
                 assert events_of(each[0], held.id) == ["held", "approved", "released"]
             else:
-                assert (after.state, people, told) == (HELD, {"alice"}, [HELD] * 4)
+                assert (after.state, people, results) == (HELD, {"alice"}, [HELD] * 4)
                 assert events_of(each[0], held.id) == ["held", "approved"]
 
 
@@ -134,13 +134,13 @@ def test_no_person_counts_twice_and_nothing_goes_out_early(store_url: str, round
     ],
 )
 def test_a_name_that_looks_the_same_is_the_same_person(name: str) -> None:
-    """Whoever can change their name at an issuer is not two people by a sign without a shape."""
+    """A name that looks the same is the same person, whatever invisible signs it has."""
     assert person_of(name) == person_of("bob")
     assert person_of("rob") != person_of("bob")
 
 
 def test_no_edit_goes_out_that_one_person_alone_has_seen(store_url: str) -> None:
-    """Over three connections at once: who approves what was there before approves no edit."""
+    """Whoever approves the earlier text, over three connections at once, approves no edit."""
     replies = [replace(HELD_REPLY, id=f"chatcmpl-held-{n}", request_id=None) for n in range(20)]
     put(store_url, *replies)
     barrier = threading.Barrier(3)
@@ -162,11 +162,11 @@ def test_no_edit_goes_out_that_one_person_alone_has_seen(store_url: str) -> None
                 assert (after.proposed, people) == (b"edited", ["alice"])
 
 
-# One after the other
+# In sequence
 
 
 def test_the_record_has_both_verdicts(desk: Desk) -> None:
-    """Who approved, when, with which label and note; each has a label of their own."""
+    """The record has who approved and when, with label and note; each has a label of their own."""
     first = desk.decide(REPLY.id, Verdict("approve", True, note="checked"), "alice")
     assert (first["state"], first["decided_by"]) == ("open", None)
     assert [each["by"] for each in first["approvals"]["given"]] == ["alice"]
@@ -174,8 +174,8 @@ def test_the_record_has_both_verdicts(desk: Desk) -> None:
     assert again["approvals"] == first["approvals"]
     done = desk.decide(REPLY.id, Verdict("approve", False), "bob")
     assert (done["state"], done["decided_by"]) == ("released", "bob")
-    given = [(each["by"], each["correct"], each["note"]) for each in done["approvals"]["given"]]
-    assert given == [("alice", True, "checked"), ("bob", False, None)]
+    approvals = [(each["by"], each["correct"], each["note"]) for each in done["approvals"]["given"]]
+    assert approvals == [("alice", True, "checked"), ("bob", False, None)]
     assert [(each["reviewer"], each["correct"]) for each in done["labels"]] == [
         ("alice", True),
         ("bob", False),
@@ -188,7 +188,7 @@ def test_the_record_has_both_verdicts(desk: Desk) -> None:
 
 @pytest.mark.parametrize("reviewer", ["alice", "bob"])
 def test_one_rejection_ends_it(desk: Desk, reviewer: str) -> None:
-    """Also of whoever approved before, and thought again."""
+    """One rejection is final, also by somebody who approved before."""
     desk.decide(REPLY.id, Verdict("approve"), "alice")
     assert desk.decide(REPLY.id, Verdict("reject"), reviewer)["state"] == REJECTED
     with pytest.raises(DecidedError):
@@ -196,7 +196,7 @@ def test_one_rejection_ends_it(desk: Desk, reviewer: str) -> None:
 
 
 def test_an_edit_needs_the_others_approval_again(desk: Desk) -> None:
-    """The editor's word counts for the edit, and nobody's who has not read it."""
+    """An edit needs somebody else's approval, as nobody but its editor has read it."""
     desk.decide(REPLY.id, Verdict("approve"), "alice")
     edited = desk.decide(REPLY.id, Verdict("edit", content="new"), "bob")
     assert edited["state"] == "open"
@@ -217,14 +217,14 @@ def test_an_edit_needs_the_others_approval_again(desk: Desk) -> None:
 
 
 def test_an_edit_that_expires_unapproved_goes_nowhere(store_url: str) -> None:
-    """`on_expiry: deliver` delivers what upstream said."""
+    """With `on_expiry: deliver` an unapproved edit expires, and upstream's reply is delivered."""
     late = replace(HELD_REPLY, on_expiry="deliver", expires_at=1.0, proposed=b"edited by one")
     assert (late.current_state, late.released_bytes) == (RELEASED, BODY)
     assert revision_of(None) is None
 
 
 def test_who_has_no_name_is_nobody_of_two(desk: Desk) -> None:
-    """An unnamed key could be anybody's second; it may still reject."""
+    """A key without a name may reject but not approve, as it could be the same person's."""
     with pytest.raises(NotAllowedError):
         desk.decide(REPLY.id, Verdict("approve"), "key_1", is_named=False)
     assert desk.decide(REPLY.id, Verdict("reject"), "key_1", is_named=False)["state"] == REJECTED
@@ -234,13 +234,13 @@ def test_who_has_no_name_is_nobody_of_two(desk: Desk) -> None:
 
 
 def test_the_api_and_the_console_tell_who_approved(proxy: LiveProxy, keys: dict[str, str]) -> None:
-    """1 of 2 approved, by whom; the second token of the same person changes nothing."""
+    """API and console say `1 of 2 approved` and by whom; a second token adds no approval."""
     id = held_id(proxy)
     before = value(scraped(proxy.desk), "pinocchio_first_approvals_total", queue="refunds")
     for name in ("alice", "Alice"):
-        told = decide(proxy, id, keys[name], verdict="approve").json()
-        assert told["state"] == "open"
-        assert [each["by"] for each in told["approvals"]["given"]] == ["alice"]
+        review = decide(proxy, id, keys[name], verdict="approve").json()
+        assert review["state"] == "open"
+        assert [each["by"] for each in review["approvals"]["given"]] == ["alice"]
     assert fetched(proxy, id)["choices"][0]["finish_reason"] == "content_filter"
     now = value(scraped(proxy.desk), "pinocchio_first_approvals_total", queue="refunds")
     assert now == before + 1
@@ -279,11 +279,11 @@ def fetched(proxy: LiveProxy, id: str) -> Any:
     return proxy.http.get(f"/v1/chat/completions/{id}").json()
 
 
-# What policies say
+# Policies
 
 
 def test_a_missing_score_spares_no_approval() -> None:
-    """Where the policy does not say how it holds then, as many approve as a rule asks for."""
+    """Where `on_score_error` is not set, its hold needs as many approvals as the rules ask for."""
     policy = parse_policy(
         "{version: 1, name: p, rules: [{name: low, when: {confidence: {below: 0.5}}, "
         "then: {hold: {approvals: 2}}}], default: deliver}",
@@ -293,9 +293,7 @@ def test_a_missing_score_spares_no_approval() -> None:
 
 
 def test_of_two_holds_the_one_with_more_approvals_counts() -> None:
-    """Of a reply's calls, and of a policy that a client asks for beside its own: whichever it is,
-    nobody's approval is spared.
-    """
+    """Of two holds, by two calls or by a requested policy, the one with more approvals counts."""
 
     def holding(approvals: int, on_expiry: str = "reject") -> Decision:
         text = f"{{hold: {{approvals: {approvals}, on_expiry: {on_expiry}}}}}"
@@ -305,19 +303,19 @@ def test_of_two_holds_the_one_with_more_approvals_counts() -> None:
     one, two = holding(1), holding(2)
     assert strictest((one, two)) is strictest((two, one)) is two
     assert with_asked(two, one) is two
-    asked = with_asked(one, holding(2, "deliver")).action
-    assert isinstance(asked, Hold)
-    assert (asked.approvals, asked.on_expiry) == (2, "reject")
+    action = with_asked(one, holding(2, "deliver")).action
+    assert isinstance(action, Hold)
+    assert (action.approvals, action.on_expiry) == (2, "reject")
 
 
 def test_what_was_bound_before_stays_bound() -> None:
-    """Rules that ask for one approval are told apart as they were before there were several."""
+    """A hold's text has no `approvals`, so the digests of earlier rules stay the same."""
     assert repr(Hold()) == repr(Hold(approvals=2))
     assert "approvals" not in repr(Hold())
 
 
 async def test_webhooks_are_told_of_the_first_approval(store_url: str) -> None:
-    """An event of its own, for those who ask for it."""
+    """The first approval is a webhook event of its own, for receivers that want it."""
     await asyncio.to_thread(put, store_url, replace(HELD_REPLY, created_at=time.time()))
     with queues(store_url, 1) as [queue], WebhookReceiver() as receiver:
         await asyncio.to_thread(queue.decide, HELD_REPLY, RELEASED, "alice")
@@ -325,5 +323,7 @@ async def test_webhooks_are_told_of_the_first_approval(store_url: str) -> None:
             await soon(lambda: receiver.received)
             await asyncio.to_thread(queue.decide, HELD_REPLY, RELEASED, "bob")
             await soon(lambda: len(receiver.received) == 2)
-        told = [(each.json["type"], each.json["data"]["decided_by"]) for each in receiver.received]
-    assert told == [("review.approved", "alice"), ("review.released", "bob")]
+        events = [
+            (each.json["type"], each.json["data"]["decided_by"]) for each in receiver.received
+        ]
+    assert events == [("review.approved", "alice"), ("review.released", "bob")]

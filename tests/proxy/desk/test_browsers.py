@@ -1,5 +1,5 @@
-"""What a page in a browser of this machine can make it do: nothing at the proxy, nothing at the
-desk, and what the browser itself adds, cookies, goes nowhere.
+"""Pages in a browser on this machine: they can do nothing at the
+proxy or the desk, and the cookies that a browser adds go nowhere.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ ASKED = [
 def test_pages_from_elsewhere_get_nothing(
     proxy: LiveProxy, upstream: FaultyUpstream, method: str, path: str, page: str
 ) -> None:
-    """While the proxy is open, their requests and preflights are 403 and reach no upstream; nothing
-    in the answer lets the page read it.
+    """While the proxy is open, requests and preflights of other pages
+    get 403 and reach no upstream, and the page cannot read the answer.
     """
     fields = {"content-type": "text/plain", **ELSEWHERE[page]}
     body = question("hi") if method == "POST" else None
@@ -99,7 +99,7 @@ def test_pages_of_this_machine_and_programs_are_served(
 
 
 def test_with_keys_any_page_may_ask(start_proxy: StartProxy, upstream: FaultyUpstream) -> None:
-    """Who presents a key is no page that guesses: `Origin` is relayed, as it came."""
+    """With required keys any page may ask, and its `Origin` is relayed unchanged."""
     proxy = start_proxy(keys="required", upstream={"api_key": "sk-own"})
     secret, _ = make_key(proxy.store_path, name="page")
     wait_until_known(proxy.base_url, secret)
@@ -111,7 +111,7 @@ def test_with_keys_any_page_may_ask(start_proxy: StartProxy, upstream: FaultyUps
 
 @pytest.mark.parametrize("page", ELSEWHERE)
 def test_a_scoring_server_without_a_token_answers_no_page(page: str, scoring: ServedApp) -> None:
-    """It scores for whoever asks on this machine, but not for pages from elsewhere."""
+    """A scoring server without a token answers programs on this machine, but no other pages."""
     reply = httpx.get(f"{scoring.url}/livez", headers=ELSEWHERE[page], trust_env=False)
     assert (reply.status_code, error_of(reply)["code"]) == (403, "origin_not_allowed")
 
@@ -122,7 +122,7 @@ def scoring() -> Iterator[ServedApp]:
         yield server
 
 
-# The desk asks for its visitor at every route
+# Every route of the desk checks its visitor
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def desk_application(tmp_path: Path) -> Iterator[DeskApplication]:
 
 
 def _routes(api: FastAPI) -> list[tuple[str, str]]:
-    """Return method and path of every route, including those of OpenAPI's description."""
+    """Yield method and path of every route, including those of OpenAPI's description."""
     found = {
         (method.upper(), path) for path, item in api.openapi()["paths"].items() for method in item
     }
@@ -157,7 +157,7 @@ def _routes(api: FastAPI) -> list[tuple[str, str]]:
 async def _answer(
     app: Any, method: str, path: str, host: bytes = b"localhost"
 ) -> tuple[int, bytes]:
-    told: list[Message] = []
+    sent: list[Message] = []
     scope = {"type": "http", "method": method, "path": path, "raw_path": path.encode()}
     scope |= {"query_string": b"", "headers": [(b"host", host)], "scheme": "http"}
     scope |= {"http_version": "1.1", "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 2)}
@@ -166,16 +166,16 @@ async def _answer(
         return {"type": "http.request", "body": b"{}", "more_body": False}
 
     async def send(message: Message) -> None:
-        told.append(message)
+        sent.append(message)
 
     await app(scope | {"root_path": ""}, receive, send)
-    return told[0]["status"], b"".join(message.get("body", b"") for message in told[1:])
+    return sent[0]["status"], b"".join(message.get("body", b"") for message in sent[1:])
 
 
 async def test_every_route_of_the_desk_asks_for_its_visitor(
     desk_application: DeskApplication,
 ) -> None:
-    """Also where nothing stood before them: the guard in front is not all that there is."""
+    """Every route refuses a stranger by itself, without the guard in front."""
     api: Any = desk_application._guarded._inner
     tried = [each for each in _routes(api) if not is_for_strangers(each[1])]
     assert len(tried) > 20
@@ -204,19 +204,19 @@ STATIC_HOSTS = [
 
 @pytest.mark.parametrize("host", STATIC_HOSTS)
 async def test_a_host_is_a_host(desk_application: DeskApplication, host: str) -> None:
-    """No `Host` makes a path of the desk look like one that everybody may see."""
+    """No `Host` makes a path of the desk look like a public one."""
     for path in ("/pinocchio/v1/reviews", "/pinocchio/v1/stats", "/console/reviews"):
         status, _ = await _answer(desk_application, "GET", path, host.encode())
         assert status == 403
 
 
 def test_the_ranges_leave_out_the_starlette_that_went_by_host() -> None:
-    """Up to 1.0.0 `request.url.path` came from `Host`."""
+    """The allowed versions exclude Starlette up to 1.0.0, where `Host` could change the path."""
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     assert [each for each in listed if each.startswith("starlette")] == ["starlette>=1.0.1"]
 
 
-# Cookies know no port
+# Cookies do not depend on the port
 
 
 COOKIES = [
@@ -237,8 +237,8 @@ COOKIES = [
 def test_the_desks_session_goes_to_no_upstream(
     start_proxy: StartProxy, upstream: FaultyUpstream, path: str, sent: str, arrives: str | None
 ) -> None:
-    """Whoever is logged in at the desk and opens the proxy's port keeps the session to themselves;
-    other cookies go upstream as they came.
+    """The desk's session cookie is not sent upstream when its browser
+    opens the proxy's port; other cookies go upstream unchanged.
     """
     proxy = start_proxy(policy=HOLD.replace("hold: {queue: seniors}", "deliver"), **DESK)
     with logged_in(proxy) as page:
@@ -263,7 +263,7 @@ def test_the_desks_session_goes_to_no_upstream(
     ],
 )
 def test_upstream_sets_no_session(tmp_path: Path, set_cookie: str, passes: bool) -> None:
-    """A cookie that the desk would take for its own reaches no browser; others do."""
+    """A cookie of upstream's that the desk would take for its own is dropped; others arrive."""
 
     def answer(peer: Peer) -> None:
         head = f"HTTP/1.1 200 OK\r\nset-cookie: {set_cookie}\r\nset-cookie: b=2\r\n"
@@ -283,18 +283,18 @@ def test_upstream_sets_no_session(tmp_path: Path, set_cookie: str, passes: bool)
 def test_behind_https_the_session_has_a_name_that_nobody_else_can_set(
     start_proxy: StartProxy,
 ) -> None:
-    """`__Host-`: for this host and path alone, over https alone; the plain name is none there."""
+    """Behind https the cookie is named `__Host-`, for this host alone; the plain name is void."""
     proxy = start_proxy(policy=HOLD, **DESK)
     https = {"x-forwarded-proto": "https"}
     with browser(proxy) as page:
         entered = page.post("/pinocchio/login", data={"token": TOKEN}, headers=https)
-        told = entered.headers["set-cookie"]
-        name, _, rest = told.partition("=")
+        set_cookie = entered.headers["set-cookie"]
+        name, _, rest = set_cookie.partition("=")
         secret = rest.partition(";")[0]
     assert name == "__Host-pinocchio_session"
-    assert "Secure" in told
-    assert "Path=/" in told
-    assert "domain" not in told.lower()
+    assert "Secure" in set_cookie
+    assert "Path=/" in set_cookie
+    assert "domain" not in set_cookie.lower()
     stats = f"{desk_url(proxy)}/pinocchio/v1/stats"
     for cookie, status in (("__Host-pinocchio_session", 200), ("pinocchio_session", 401)):
         fields = {**https, "cookie": f"{cookie}={secret}"}

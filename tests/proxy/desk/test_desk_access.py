@@ -1,4 +1,4 @@
-"""Who comes to the review desk: tokens, keys, sessions, the login link, and other sites' pages."""
+"""Access to the review desk: tokens, keys, sessions, the login link, and other sites' pages."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def alice(proxy: LiveProxy) -> str:
 
 
 def test_nobody_gets_anything_without_a_secret(proxy: LiveProxy) -> None:
-    """Programs are told so in an envelope, people are led to the login page and back."""
+    """Without a secret, programs get an error, and people the login page and then their page."""
     with stranger(proxy) as client:
         for path in ("/reviews", "/stats", "/openapi.json", "/nothing"):
             assert code_of(client.get(API + path)) == (401, "invalid_api_key")
@@ -75,7 +75,7 @@ def test_keys_are_for_one_side_each(proxy: LiveProxy, alice: str) -> None:
 
 
 def test_a_reviewers_key_is_none_of_the_api(start_proxy: StartProxy) -> None:
-    """Where keys are required, a reviewer's is refused with a sentence that says what it is."""
+    """Where keys are required, the API refuses a reviewer's key and says what it is."""
     proxy = start_proxy(policy=HOLD, keys="required", upstream={"api_key": "x"}, load=lambda: None)
     secret = make_key(proxy, "reviewer", "carol")
 
@@ -87,7 +87,7 @@ def test_a_reviewers_key_is_none_of_the_api(start_proxy: StartProxy) -> None:
 
 
 def test_a_session_ends_with_its_key(proxy: LiveProxy) -> None:
-    """Who logs in with a key gets a strict cookie, which is worth nothing once it is revoked."""
+    """A login with a key gives a strict cookie that is void once the key is revoked."""
     secret = make_key(proxy, "reviewer", "bob")
     with browser(proxy) as page:
         entered = page.post("/pinocchio/login", data={"token": secret, "next": "/reviews"})
@@ -108,14 +108,14 @@ def test_behind_https_the_cookie_is_secure(proxy: LiveProxy, alice: str) -> None
 
 @pytest.mark.parametrize("next", ["//evil.example", "https://evil.example", "/\\evil.example", ""])
 def test_nobody_is_led_elsewhere(proxy: LiveProxy, alice: str, next: str) -> None:
-    """After the login comes a page of the desk's, whatever the link says."""
+    """The login leads to a page of the desk, whatever the link says."""
     with browser(proxy) as page:
         entered = page.post("/pinocchio/login", data={"token": alice, "next": next})
         assert (entered.status_code, entered.headers["location"]) == (303, "/")
 
 
 def test_logging_out_ends_the_session(proxy: LiveProxy, alice: str) -> None:
-    """The cookie of a session that was closed is worth nothing, also where it was kept."""
+    """After a logout the session's cookie is void, even where it was kept."""
     with logged_in(proxy, alice) as page:
         cookies = dict(page.cookies)
         token = csrf_token(proxy, page)
@@ -148,7 +148,7 @@ def test_a_made_up_session_is_none(proxy: LiveProxy) -> None:
 def test_another_sites_page_decides_nothing(
     proxy: LiveProxy, alice: str, headers: dict[str, str]
 ) -> None:
-    """With a valid cookie, a post that no page of the desk's made is refused, and nothing done."""
+    """With a valid cookie, a form that no page of the desk made is refused and changes nothing."""
     id = held_id(proxy)
     with logged_in(proxy, alice) as page:
         bare = stranger(proxy, **headers)
@@ -162,6 +162,7 @@ def test_another_sites_page_decides_nothing(
 def test_without_a_browsers_headers_the_sessions_token_is_asked_for(
     proxy: LiveProxy, alice: str
 ) -> None:
+    """A request without a browser's headers needs the session's token to change anything."""
     id = held_id(proxy)
     url, body = f"{API}/reviews/{id}/verdict", {"verdict": "approve"}
     with logged_in(proxy, alice) as page, stranger(proxy) as old:
@@ -174,20 +175,20 @@ def test_without_a_browsers_headers_the_sessions_token_is_asked_for(
 
 
 def test_other_hosts_are_refused(proxy: LiveProxy) -> None:
-    """On loopback a name of somebody else's is no name of the desk's (DNS rebinding)."""
+    """On loopback another name for the desk is refused (DNS rebinding)."""
     answer = proxy.desk.get(STATS, headers={"host": "evil.example"})
     assert code_of(answer) == (403, "host_not_allowed")
 
 
 def test_a_link_from_elsewhere_is_asked_once_more(proxy: LiveProxy) -> None:
-    """Strict cookies do not come with another site's link: the page asks again by itself."""
+    """A link from another site, which lacks strict cookies, makes the page load itself again."""
     with stranger(proxy) as client:
         page = client.get("/", headers={"sec-fetch-site": "cross-site"})
         assert (page.status_code, "http-equiv" in page.text) == (200, True)
 
 
 def test_strangers_send_little(proxy: LiveProxy) -> None:
-    """Before the login a body is a few kilobytes at most, chunked or not."""
+    """Before the login a body may have a few kilobytes, chunked or not."""
     with browser(proxy) as client:
         for body in (b"token=" + b"x" * 20_000, iter([b"token=", b"x" * 20_000])):
             assert client.post("/pinocchio/login", content=body).status_code == 413
@@ -195,15 +196,15 @@ def test_strangers_send_little(proxy: LiveProxy) -> None:
 
 @pytest.mark.parametrize("enters", ["with a key", "with a session"])
 def test_the_stream_of_events_ends_with_its_key(proxy: LiveProxy, enters: str) -> None:
-    """Within a second, also where nothing happens; that of another reviewer goes on."""
+    """A stream of events ends within a second of its key, even an idle one; others go on."""
     name = f"fred {enters}"
     fred, greta = make_key(proxy, "reviewer", name), make_key(proxy, "reviewer", f"greta {enters}")
     with logged_in(proxy, fred) as page, stranger(proxy) as client:
-        asked = page if enters == "with a session" else client
+        client_in = page if enters == "with a session" else client
         fields = {} if enters == "with a session" else bearer(fred)
         with (
             client.stream("GET", f"{API}/events", headers=bearer(greta)) as others,
-            asked.stream("GET", f"{API}/events", headers=fields) as his,
+            client_in.stream("GET", f"{API}/events", headers=fields) as his,
         ):
             lines = his.iter_lines()
             assert next(lines) == ": ping"
@@ -211,18 +212,18 @@ def test_the_stream_of_events_ends_with_its_key(proxy: LiveProxy, enters: str) -
             revoked_at = time.monotonic()
             for line in lines:
                 assert not line.startswith("event: review")
-                assert time.monotonic() - revoked_at < 20  # it is a second; others use the machine
+                assert time.monotonic() - revoked_at < 20  # a second, if nothing else runs
             id = held_id(proxy)
             assert any(id in line for line in others.iter_lines())
-        assert asked.get(STATS, headers=fields).status_code == 401
+        assert client_in.get(STATS, headers=fields).status_code == 401
 
 
-# Starting
+# Startup
 
 
 def test_guessing_a_token_is_limited(start_proxy: StartProxy) -> None:
-    """After ten wrong ones in a minute the next wrong one waits; whoever has the right token, or a
-    key, is let in from the same address, by a program and on the login page.
+    """After ten wrong tokens in a minute the next wrong one has to wait. A right
+    token or key is let in from the same address, by a program and on the login page.
     """
     proxy = start_proxy(policy=HOLD, has_desk=True, admin={"token": "short"})
     secret = make_key(proxy, "reviewer", "dora")
@@ -241,7 +242,7 @@ def test_guessing_a_token_is_limited(start_proxy: StartProxy) -> None:
 
 
 def test_buckets_are_forgotten() -> None:
-    """A bucket that is full again takes no memory, and there is a bound on the others."""
+    """A full bucket takes no memory, and the number of others is bounded."""
     now = [0.0]
     buckets = Buckets(lambda: now[0])
     for number in range(50_000):
@@ -257,7 +258,7 @@ def test_buckets_are_forgotten() -> None:
 
 
 def test_a_taken_port_that_was_set_stops_the_start() -> None:
-    """The default port gives way to a free one, one that somebody chose does not."""
+    """A taken default port is replaced by a free one; a taken configured port stops the start."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(StartupError, match=f"admin.port {port} on 127.0.0.1 is taken"):
@@ -296,9 +297,9 @@ store: sqlite:///{folder}/held.db
 
 
 def test_the_printed_link_opens_the_desk_once(process: tuple[ProxyProcess, Path]) -> None:
-    """Without a token the start makes a link, which is exchanged for a cookie, and then is worth
-    nothing; a key made beside it lets an admin in again. What is no terminal is perhaps a log: the
-    link stands in a file that nobody else can read.
+    """Without a token the start makes a login link, which works once. A key
+    that is made beside it lets an admin in again. Where output is no terminal,
+    and perhaps a log, the link is in a file that only its owner can read.
     """
     proxy, folder = process
     place = re.search(r"one-time login link: in (\S+), which only you can read", proxy.stdout())
@@ -325,8 +326,8 @@ def test_the_printed_link_opens_the_desk_once(process: tuple[ProxyProcess, Path]
 
 
 def test_a_reviewer_can_be_bound_to_queues(proxy: LiveProxy) -> None:
-    """Reviews of other queues are not there, in the API and the console, to read or to decide on;
-    pages about all traffic are for others.
+    """A reviewer who is bound to queues neither sees nor decides on reviews
+    of others, in API and console, and has no pages about all traffic.
     """
     id = held_id(proxy)
     bound = bearer(make_key(proxy, "reviewer", "bound", queues="juniors,legal"))
@@ -351,7 +352,7 @@ def test_a_reviewer_can_be_bound_to_queues(proxy: LiveProxy) -> None:
 
 
 def test_a_reviewer_is_no_admin(proxy: LiveProxy, alice: str) -> None:
-    """Where webhooks go, and what is wrong with the configuration, is for admins."""
+    """A reviewer cannot see webhooks' addresses or the configuration's faults, as an admin can."""
     with stranger(proxy) as client:
         for_admin = client.get(STATS, headers=bearer(proxy.config.admin.token.get_secret_value()))
         for_reviewer = client.get(STATS, headers=bearer(alice))
@@ -361,8 +362,8 @@ def test_a_reviewer_is_no_admin(proxy: LiveProxy, alice: str) -> None:
 
 
 def test_who_may_see_which_page(proxy: LiveProxy, alice: str) -> None:
-    """Of all that can be read at the desk: strangers see the login page, those who are bound to
-    queues their reviews, other reviewers all but the metrics, and admins everything.
+    """Of all pages, strangers see the login, reviewers of certain queues their
+    reviews, other reviewers all except for the metrics, and admins everything.
     """
     with stranger(proxy) as client:
         admin = bearer(proxy.config.admin.token.get_secret_value())
@@ -390,7 +391,7 @@ def test_who_may_see_which_page(proxy: LiveProxy, alice: str) -> None:
 
 
 def test_a_short_token_is_told() -> None:
-    """On loopback it opens the desk, and the log says what is wrong with it behind an ingress."""
+    """A short token opens the desk on loopback, and a warning is logged that does not quote it."""
     with capture_logs() as lines:
         opened = bind_admin(AdminConfig(port=0, token=SecretStr("short")))
     assert opened is not None
@@ -401,7 +402,7 @@ def test_a_short_token_is_told() -> None:
 
 
 def test_a_helper_at_another_server_says_so() -> None:
-    """Where an agent's base_url is no proxy's, the sentence asks for the address."""
+    """Where an agent's base_url is no proxy's, the helper's error asks for the address."""
     with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()

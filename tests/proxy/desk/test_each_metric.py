@@ -1,4 +1,4 @@
-"""Every metric beside the plain counts is made to change, on a running proxy, and read there."""
+"""Each metric that is more than a plain count is changed on a running proxy, and read there."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ default: block
 
 
 def watching(name: str) -> dict[str, Any]:
-    """Return the options of a proxy with a desk; the name keeps it apart from other proxies."""
+    """Return the options of a proxy with a desk, and a name that makes it the only one."""
     return {"policy": f"version: 1\nname: {name}\nmode: shadow\ndefault: deliver\n", **DESK}
 
 
@@ -47,18 +47,18 @@ def now(proxy: LiveProxy, name: str, **labels: str) -> float:
 def test_time_is_told_apart_by_whose_it_is(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
-    """Waiting for upstream is not the proxy's time; a request that nobody was asked for has
-    neither.
+    """Upstream's time and the proxy's are separate; a
+    request that reached no upstream has neither.
     """
     proxy = start_proxy(**watching("time"))
     began = time.monotonic()
     with ThreadPoolExecutor() as pool:
-        asked = pool.submit(proxy.ask, "p=0.5", "slow")
+        asking = pool.submit(proxy.ask, "p=0.5", "slow")
         until(lambda: len(upstream.requests) == 1)
         assert now(proxy, "pinocchio_requests_in_flight") == 1
         time.sleep(0.3)
         upstream.last.proceed()
-        assert asked.result().status_code == 200
+        assert asking.result().status_code == 200
     took_s = time.monotonic() - began
     proxy.ask("p=0.5", stream=True)
     all_s = time.monotonic() - began
@@ -78,7 +78,7 @@ def test_time_is_told_apart_by_whose_it_is(
 
 
 def test_waiting_for_a_reviewer_is_nobodys_overhead(start_proxy: StartProxy) -> None:
-    """It would hide how fast the proxy is; the wait has a histogram of its own."""
+    """Waiting for a reviewer is not overhead; it has a histogram of its own."""
     proxy = start_proxy(policy=HOLD.replace("desk", "waits"), **DESK)
     proxy.ask("p=0.5")
     until(lambda: now(proxy, "pinocchio_requests_total") == 1)
@@ -87,7 +87,7 @@ def test_waiting_for_a_reviewer_is_nobodys_overhead(start_proxy: StartProxy) -> 
 
 
 def test_confidences_are_told_apart_by_calibrator_and_kind(start_proxy: StartProxy) -> None:
-    """A reply that calls tools is another kind than one of text alone."""
+    """Confidences are counted by calibrator and by kind: replies with calls, or text alone."""
     proxy = start_proxy(**watching("kinds"))
     proxy.ask("p=0.9")
     proxy.ask("p=0.2", "tools", tools=[TOOL])
@@ -102,7 +102,7 @@ def test_confidences_are_told_apart_by_calibrator_and_kind(start_proxy: StartPro
 
 
 def test_scores_are_counted_by_what_they_are_based_on(start_proxy: StartProxy) -> None:
-    """Each combination is counted; support has a histogram of the replies that have any."""
+    """Scores are counted by each combination of bases; support has a histogram of its own."""
     proxy = start_proxy(**watching("bases"))
     for answer in ("p=0.9", "p=0.9 support=0.2 basis=context,computed", "p=0.9 support=0.7"):
         proxy.ask(answer)
@@ -116,7 +116,7 @@ def test_scores_are_counted_by_what_they_are_based_on(start_proxy: StartProxy) -
 
 
 def test_streams_are_counted_by_what_waits(start_proxy: StartProxy) -> None:
-    """The mode follows from the policy; a score that comes after the stream's end is late."""
+    """Streams are counted by the mode that their policy gives; a score after the end is late."""
     tools = "rules: [{name: calls, when: {tools: ['*']}, then: hold}]\ndefault: deliver\n"
     policies = {
         "passthrough": "version: 1\nname: watch\nmode: shadow\ndefault: deliver\n",
@@ -168,7 +168,7 @@ def test_fallbacks_and_open_breakers_show(
 
 
 def test_a_judges_calls_are_counted_by_what_came_of_them(start_proxy: StartProxy) -> None:
-    """A word that counts, one that refuses, one that nobody can read, and none at all."""
+    """A judge's calls are counted as judged, refused, unreadable or failed."""
     judges = {
         "judged": "judge 0.9",
         "refused": "refusing",
@@ -186,7 +186,7 @@ def test_a_judges_calls_are_counted_by_what_came_of_them(start_proxy: StartProxy
 
 
 def test_whoever_asks_again_is_counted_apart(start_proxy: StartProxy) -> None:
-    """An agent that polls for a held call is no further request."""
+    """An agent that polls for a held call is counted as a poll, not as a request."""
     rules = "rules: [{name: calls, when: {tools: ['*']}, then: {hold: {expires: 1h}}}]\n"
     proxy = start_proxy(policy=f"version: 1\nname: polls\n{rules}default: deliver\n", **DESK)
     asked = {"text": "p=0.2", "model": "tools", "tools": [TOOL]}
@@ -197,7 +197,7 @@ def test_whoever_asks_again_is_counted_apart(start_proxy: StartProxy) -> None:
 
 
 def test_the_scorers_queue_and_batches_show(start_proxy: StartProxy) -> None:
-    """What arrives while a batch is computed waits, and is the next batch."""
+    """What arrives while a batch is computed waits in the queue, and is the next batch."""
     scorer = SlowScorer()
     proxy = start_proxy(scorer=scorer, **watching("queue"))
     with ThreadPoolExecutor() as pool:
@@ -215,7 +215,7 @@ def test_the_scorers_queue_and_batches_show(start_proxy: StartProxy) -> None:
 
 
 def test_the_desks_work_is_measured(start_proxy: StartProxy) -> None:
-    """What waits for how long, of how much time; who decides what, after how long."""
+    """Waiting replies are measured by age and used time, verdicts by kind, queue and delay."""
     proxy = start_proxy(policy=HOLD.replace("desk", "work"), **DESK)
     ids = [held_id(proxy, f"p=0.{number}") for number in (1, 2, 3)]
     past = "UPDATE held_replies SET created_at = :at - 100, expires_at = :at + 100 WHERE id = :id"
@@ -241,7 +241,7 @@ def test_the_desks_work_is_measured(start_proxy: StartProxy) -> None:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Somebody else writes to the store, and does not come to an end."""
+    """Hold a write to the store open within this context."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         yield
@@ -269,7 +269,7 @@ def test_a_store_that_lags_or_refuses_shows(start_proxy: StartProxy) -> None:
 
 
 def test_drift_shows_for_the_calibrator_in_use(start_proxy: StartProxy) -> None:
-    """Alarms are counted by kind; what models clients name stands in no label."""
+    """Drift alarms are counted by kind; the models that clients name are in no label."""
     proxy = start_proxy(**watching("drift"))
     proxy.recorded(proxy.ask("p=0.5").headers["x-pinocchio-request-id"], "facts")
     findings = VerdictStore(proxy.config.store)
@@ -293,7 +293,7 @@ def test_drift_shows_for_the_calibrator_in_use(start_proxy: StartProxy) -> None:
 
 
 def test_a_withdrawn_certificate_shows(upstream: FaultyUpstream, tmp_path: Path) -> None:
-    """1 while all that is certified counts, 0 from the withdrawal on."""
+    """The metric is 1 while all that is certified counts, and 0 after a withdrawal."""
     rows = [LabelledScore(str(n), 0.9 if n % 2 else 0.2, bool(n % 2)) for n in range(600)]
     grant = certify(rows, 0.1, 0.9).grant("words@1", Scope())
     path = tmp_path / "gate.certificate.json"
@@ -314,7 +314,7 @@ def test_a_withdrawn_certificate_shows(upstream: FaultyUpstream, tmp_path: Path)
 
 
 def test_metrics_are_served_while_the_store_is_not_there(start_proxy: StartProxy) -> None:
-    """Without what stands in it; everything else is told as before."""
+    """While the store is away, metrics lack what it holds, and have all else."""
     proxy = start_proxy(policy=HOLD.replace("desk", "gone"), **DESK)
     proxy.ask("p=0.5")
     until(lambda: now(proxy, "pinocchio_held_replies") == 1)
@@ -332,7 +332,7 @@ def test_metrics_are_served_while_the_store_is_not_there(start_proxy: StartProxy
 
 
 def test_a_policy_without_a_certificate_has_no_series(start_proxy: StartProxy) -> None:
-    """Absent is not invalid: an alert must not fire where nothing was certified."""
+    """A policy without a certificate has no series, so that no alert fires for it."""
     proxy = start_proxy(**watching("none"))
     found: dict[Any, float] = scraped(proxy.desk)
     assert not [key for key in found if key[0] == "pinocchio_certificate_valid"]

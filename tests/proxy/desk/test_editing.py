@@ -1,4 +1,4 @@
-"""Edits of held replies: only what the reviewer changed is another, and what comes out is whole."""
+"""Edits of held replies: only what the reviewer changed differs, and the reply stays valid."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ def refusal(reply: HeldReply, content: Any) -> tuple[str, str | None]:
 
 
 def test_only_the_text_changes() -> None:
-    """Every other byte of the reply stays: numbers as they were written, white space, escapes."""
+    """Every other byte of the reply stays: numbers as written, white space, escapes."""
     assert edit_reply(held("/chat/completions", CHAT), "new ä\n") == CHAT.replace(
         b'"o\\u0061ld"', '"new ä\\n"'.encode()
     )
 
 
 def test_what_was_about_the_old_text_goes_with_it() -> None:
-    """Log probabilities, citations, a refusal, and an ending that says it was cut."""
+    """What was about the old text is removed: log-probabilities, citations, refusal, truncation."""
     cut = chat(
         {"content": None, "refusal": "no", "annotations": [{"type": "url_citation"}]},
         finish_reason="length",
@@ -94,8 +94,8 @@ def test_what_was_about_the_old_text_goes_with_it() -> None:
 
 def test_each_choice_has_a_text() -> None:
     reply = held("/chat/completions", chat({"content": "a"}, {"content": "b"}))
-    told = [c["message"]["content"] for c in json.loads(edit_reply(reply, ["a", "c"]))["choices"]]
-    assert told == ["a", "c"]
+    texts = [c["message"]["content"] for c in json.loads(edit_reply(reply, ["a", "c"]))["choices"]]
+    assert texts == ["a", "c"]
     assert refusal(reply, "c") == ("the reply has 2 texts, not 1", "content")
 
 
@@ -135,7 +135,7 @@ def spoken(*texts: str, **more: Any) -> dict[str, Any]:
 
 
 def test_responses_keep_one_text_and_their_other_items() -> None:
-    """The texts of all messages become one; reasoning and calls stay, a cut one is complete."""
+    """One text replaces all messages' texts; reasoning and calls stay, a cut reply is complete."""
     thought = {"id": "rs_1", "type": "reasoning", "summary": []}
     reply = responses(
         thought,
@@ -192,7 +192,7 @@ def test_messages_keep_one_text_and_their_other_blocks() -> None:
     ],
 )
 def test_a_client_that_asked_for_json_gets_json(path: str, request_fields: Any) -> None:
-    """Text that is no JSON, or not of the schema, is refused with the place of the mistake."""
+    """Text that is no JSON, or does not fit the schema, is refused with the mistake's place."""
     replies = {
         "/chat/completions": chat({"content": "{}"}),
         "/responses": responses(spoken("{}")),
@@ -220,7 +220,7 @@ def test_a_json_object_is_any_object() -> None:
 
 
 def test_arguments_are_edited_in_the_form_they_have() -> None:
-    """A string of JSON in OpenAI's formats, an object in Anthropic's; ids and names stay."""
+    """Arguments stay a JSON string for OpenAI and an object for Anthropic; ids and names stay."""
     reply = held(
         "/chat/completions",
         chat({"content": None, "tool_calls": [CALL]}, finish_reason="tool_calls"),
@@ -253,7 +253,7 @@ def test_custom_tools_take_text() -> None:
 
 
 def test_calls_that_ran_upstream_are_not_edited() -> None:
-    """What a provider's own tool did is done: only the client's calls are offered."""
+    """Only the client's calls are offered: those of a provider's own tools have already run."""
     searched = {"type": "web_search_call", "id": "ws", "status": "completed"}
     item = {"type": "function_call", "call_id": "c", "name": "weather", "arguments": "{}"}
     found = editable(held("/responses", responses(searched, item)))
@@ -262,14 +262,14 @@ def test_calls_that_ran_upstream_are_not_edited() -> None:
 
 
 def test_calls_of_several_choices_are_not_edited() -> None:
-    """Whose call was meant could not be told; they can be released or rejected."""
+    """Calls of several choices can only be released or rejected, as an edit would be ambiguous."""
     called = {"content": None, "tool_calls": [CALL]}
     reply = held("/chat/completions", chat(called, called), tools=[CHAT_TOOL])
     assert "has 0 calls that can be edited" in refusal(reply, {"arguments": {}})[0]
 
 
 @pytest.mark.parametrize(
-    ("content", "said", "where"),
+    ("content", "mistake", "where"),
     [
         ({"arguments": {}}, "'city' is a required property", "content[0].arguments"),
         ({"arguments": {"city": 5}}, "$.city: 5 is not of type 'string'", "content[0].arguments"),
@@ -292,11 +292,11 @@ def test_calls_of_several_choices_are_not_edited() -> None:
         ({"text": {"arguments": {}}}, "content is a text", "content"),
     ],
 )
-def test_an_edit_that_would_break_the_reply(content: Any, said: str, where: str) -> None:
-    """It is refused with what is wrong and where."""
+def test_an_edit_that_would_break_the_reply(content: Any, mistake: str, where: str) -> None:
+    """An edit that would break the reply is refused, with what is wrong and where."""
     calls = chat({"content": None, "tool_calls": [CALL]}, finish_reason="tool_calls")
     message, place = refusal(held("/chat/completions", calls, tools=[CHAT_TOOL]), content)
-    assert said in message
+    assert mistake in message
     assert place == where
 
 
@@ -316,7 +316,7 @@ def test_what_is_no_reply_is_not_edited(reply: bytes) -> None:
 
 
 def test_tools_in_a_namespace_have_their_schemas() -> None:
-    """And a tool beside it too, each by its own name."""
+    """Tools in a namespace and a tool beside it have their schemas, each by its own name."""
     numbers, texts = {"type": "number"}, {"type": "string"}
     inner = {"type": "function", "name": "inner", "parameters": numbers}
     space = {"type": "namespace", "name": "space", "tools": [inner]}
@@ -336,7 +336,7 @@ def mistake_in(value: Any, schema: Any) -> str | None:
 
 
 def test_a_schema_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pattern that runs for years is ended, a reference loads nothing, nonsense is told."""
+    """A pattern that would run for years is ended, and a reference loads nothing."""
     evil = {"type": "string", "pattern": "^(a+)+$"}
     with monkeypatch.context() as patch:
         patch.setattr(schema_check, "LIMIT_S", 0.7)
@@ -349,7 +349,7 @@ def test_a_schema_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_many_schemas_take_no_longer_than_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls share the time for their schemas: forty that each run for years are ended at once."""
+    """Calls share the time for their schemas: forty endless ones are ended at once."""
     monkeypatch.setattr(schema_check, "LIMIT_S", 1.5)
     checks = schema_check.SchemaChecks()
     for number in range(40):
@@ -362,7 +362,7 @@ def test_many_schemas_take_no_longer_than_one(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_first_value_that_does_not_fit_is_told() -> None:
-    """Of many values the first mistake is told, with the value that it is about."""
+    """The first mistake of several is reported, with its value."""
     checks = schema_check.SchemaChecks()
     for number, value in enumerate((1, 2, "x", "y")):
         checks.add(value, {"type": "integer"}, partial(_Refused, number))
@@ -400,7 +400,7 @@ def places(value: Any, here: tuple[str | int, ...] = ()) -> list[tuple[str | int
 def test_rewriting_changes_one_value(
     value: dict[str, Any], new: Any, data: st.DataObject, indent: int | None
 ) -> None:
-    """What is read back differs in that place alone, however the text is laid out."""
+    """What is read back differs in one place only, however the text is laid out."""
     place = data.draw(st.sampled_from(places(value)))
     text = json.dumps(value, indent=indent)
     expected = json.loads(text)

@@ -1,4 +1,4 @@
-"""Replies that nobody decides on in time go to another queue: once, and only while they wait."""
+"""Replies without a decision in time move to another queue, once, and only while they wait."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ OF_SCHEMA_10 = "05422820d99a5002718cc8c715eb451b38fe068b7790bdf4b69f6cca50d97f0d
 
 
 def due(id: str, **changed: Any) -> HeldReply:
-    """One that should have gone to the leads a minute ago."""
+    """Return a reply that should have moved to the leads a minute ago."""
     past = {"escalate_at": time.time() - 60, "escalate_to": "leads"}
     return replace(HELD_REPLY, id=id, created_at=time.time() - 120, **{**past, **changed})
 
 
 def test_each_goes_once_whoever_moves_it(store_url: str) -> None:
-    """Over four connections at once, as several workers and proxies have them; the log counts
-    each once too.
+    """Over four connections at once, as several workers and
+    proxies have, each reply moves once and is logged once.
     """
     ids = [f"chatcmpl-held-{number}" for number in range(30)]
     put(store_url, *map(due, ids))
@@ -65,13 +65,13 @@ def test_each_goes_once_whoever_moves_it(store_url: str) -> None:
             assert held is not None
             assert (held.queue, held.state, held.escalate_at) == ("leads", HELD, None)
             assert events_of(each[0], id).count("escalated") == 1
-    told = [line for line in lines if line["event"] == "reviews_escalated"]
-    assert sum(line["reviews"] for line in told) == 30
+    moved = [line for line in lines if line["event"] == "reviews_escalated"]
+    assert sum(line["reviews"] for line in moved) == 30
 
 
 def test_only_what_waits_goes(store_url: str) -> None:
-    """Not before its time, and not what was decided on or has expired; approvals that it has stay,
-    and so does the time that is left.
+    """A reply moves not before its time, nor after a decision
+    or its expiry; its approvals and the remaining time stay.
     """
     later, over = due("later", escalate_at=time.time() + 60), due("over", expires_at=1.0)
     put(store_url, due("moved"), later, over, due("decided"), replace(HELD_REPLY, id="stays"))
@@ -102,7 +102,7 @@ def test_only_what_waits_goes(store_url: str) -> None:
 
 
 async def test_webhooks_hear_of_it(store_url: str) -> None:
-    """Also where it was due while no proxy ran; the message names the queue that has it now."""
+    """A webhook names the new queue, also where the move was due while no proxy ran."""
     with WebhookReceiver() as receiver:
         store = Store(store_url)
         await store.open()
@@ -111,8 +111,8 @@ async def test_webhooks_hear_of_it(store_url: str) -> None:
         async with running(config(store_url, receiver.url, events=["escalated"])):
             await soon(lambda: receiver.received)
             await asyncio.sleep(0.1)
-    [told] = [each.json for each in receiver.received]
-    assert (told["type"], told["data"]["queue"]) == ("review.escalated", "leads")
+    [event] = [each.json for each in receiver.received]
+    assert (event["type"], event["data"]["queue"]) == ("review.escalated", "leads")
 
 
 @pytest.fixture(scope="module")
@@ -128,8 +128,8 @@ def make_due(proxy: LiveProxy) -> None:
 
 
 def test_reviewers_of_the_other_queue_decide(proxy: LiveProxy) -> None:
-    """Before it is theirs they see nothing of it, afterwards those of the first queue do; API, page
-    and metric tell where it goes and where it came from.
+    """A reply belongs to the second queue's reviewers only after it moved,
+    and then not to the first's; API, page and metric name both queues.
     """
     keys = {
         name: make_key(proxy, "reviewer", name, queues=queue)
@@ -165,7 +165,7 @@ def test_reviewers_of_the_other_queue_decide(proxy: LiveProxy) -> None:
 
 
 def test_calls_of_frameworks_go_too(proxy: LiveProxy) -> None:
-    """`POST /pinocchio/v1/calls` says after how many seconds; what cannot be is refused."""
+    """`POST /pinocchio/v1/calls` accepts the seconds until the move, and refuses invalid ones."""
     for escalate, param in (
         ({"after_s": 60}, "escalate.to"),
         ({"to": "leads"}, "escalate.after_s"),
@@ -179,11 +179,11 @@ def test_calls_of_frameworks_go_too(proxy: LiveProxy) -> None:
         refused = proxy.http.post("/pinocchio/v1/calls", json=body)
         assert (refused.status_code, error_of(refused)["param"]) == (400, param)
     body = {**CALL, "queue": "first", "escalate": {"after_s": 60, "to": "leads"}}
-    told = proxy.http.post("/pinocchio/v1/calls", json=body).json()
+    answer = proxy.http.post("/pinocchio/v1/calls", json=body).json()
     make_due(proxy)
-    review = proxy.desk.get(f"{API}/reviews/{told['review_id']}").json()
+    review = proxy.desk.get(f"{API}/reviews/{answer['review_id']}").json()
     assert (review["queue"], review["state"]) == ("leads", "open")
-    assert decide(proxy, told["review_id"], verdict="approve").json()["state"] == "released"
+    assert decide(proxy, answer["review_id"], verdict="approve").json()["state"] == "released"
 
 
 @pytest.mark.parametrize(
@@ -204,8 +204,8 @@ def test_what_cannot_be_is_refused(escalate: str, sentence: str) -> None:
 
 
 def test_what_was_bound_before_stays_bound(tmp_path: Path) -> None:
-    """A hold without it has the digest that it had before there was any; another one is another
-    rule, for which nothing was approved yet.
+    """A hold without an escalation has the same digest as before there was
+    any; with one it is another rule, for which nothing is approved yet.
     """
 
     def digest(more: str) -> str:

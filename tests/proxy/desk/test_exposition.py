@@ -1,4 +1,4 @@
-"""`/metrics`: a running proxy scraped and read by Prometheus's own parser."""
+"""`/metrics` of a running proxy, read by Prometheus's own parser."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PATIENCE_S = 20
 
 
 def test_what_happens_is_counted_by_names_of_ours(start_proxy: StartProxy) -> None:
-    """Requests, scores, confidences, decisions and replies that wait, of real requests."""
+    """Requests, scores, confidences, decisions and waiting replies are counted by fixed names."""
     proxy = start_proxy(policy=HOLD.replace("desk", "gate"), **DESK)
     for text in ("p=0.2", "p=0.8"):
         proxy.ask(text)
@@ -59,7 +59,7 @@ def test_what_happens_is_counted_by_names_of_ours(start_proxy: StartProxy) -> No
 
 
 def test_decisions_are_told_apart_by_team(start_proxy: StartProxy) -> None:
-    """Which team has what held can be asked of Prometheus; without a team the label is empty."""
+    """Decisions are counted by team; without a team the label is empty."""
     rules = "rules: [{name: r, when: {team: legal}, then: block}]"
     proxy = start_proxy(
         policy=f"{{version: 1, name: p, {rules}, default: deliver}}",
@@ -81,7 +81,7 @@ def test_decisions_are_told_apart_by_team(start_proxy: StartProxy) -> None:
 
 
 def test_second_opinions_are_counted(start_proxy: StartProxy) -> None:
-    """By what they say of the reply, and those that failed apart."""
+    """Second opinions are counted by what they say of the reply, and failures separately."""
     asking = "second_opinion: {from: [say Paris, say London, status-500], n: 3}"
     policy = f"version: 1\nname: two\n{asking}\ndefault: deliver\n"
     proxy = start_proxy(policy=policy, scorer=HearingScorer(), **DESK)
@@ -97,7 +97,7 @@ SENIORS = {"queue": "seniors", "kind": "hold"}
 
 
 def test_nothing_that_a_client_writes_becomes_a_label(start_proxy: StartProxy) -> None:
-    """A thousand models, paths and headers make no new series."""
+    """A thousand models, paths and headers of clients make no new series."""
     proxy = start_proxy(**DESK)
     for number in range(30):
         proxy.ask("p=0.5", f"model-{number}")
@@ -116,7 +116,7 @@ def test_nothing_that_a_client_writes_becomes_a_label(start_proxy: StartProxy) -
 
 
 def test_series_have_a_bound() -> None:
-    """Whatever names reloads bring, past the bound they count as others."""
+    """Series beyond the bound, from names in reloaded configurations, count as `other`."""
     metrics = Metrics()
     for number in range(MOST_SERIES + 50):
         metrics._scores.add("scored", f"reason {number}")
@@ -130,7 +130,9 @@ def test_series_have_a_bound() -> None:
 
 
 def test_only_admins_scrape(start_proxy: StartProxy) -> None:
-    """With the token or an admin's key, on the desk's port alone; a program gets no login page."""
+    """Only the token or an admin's key reads metrics,
+    on the desk's port; a program gets no page.
+    """
     proxy = start_proxy(**DESK)
     secrets = {
         None: 401,
@@ -168,7 +170,9 @@ def serving(folder: Path, upstream: FaultyUpstream) -> Iterator[tuple[ProxyProce
 def test_a_refused_configuration_shows_until_it_is_mended(
     tmp_path: Path, upstream: FaultyUpstream
 ) -> None:
-    """1, then 0 while the file is wrong, and 1 again; the time of the good one stays meanwhile."""
+    """The metric is 0 while the file is wrong, and 1 again once
+    it is right; the time of the last good one stays meanwhile.
+    """
     path = tmp_path / "proxy.yaml"
     with serving(tmp_path, upstream) as (_, desk):
 
@@ -194,7 +198,7 @@ def test_a_refused_configuration_shows_until_it_is_mended(
 
 
 def test_two_applications_count_apart(start_proxy: StartProxy) -> None:
-    """Nothing is registered globally."""
+    """Two applications in one process count separately."""
     one, other = (start_proxy(policy=HOLD.replace("desk", n), **DESK) for n in ("one", "two"))
     one.ask("p=0.5")
     until(lambda: value(scraped(one.desk), "pinocchio_confidence_count") == 1)
@@ -202,7 +206,7 @@ def test_two_applications_count_apart(start_proxy: StartProxy) -> None:
 
 
 def test_the_page_for_operators_names_every_metric(start_proxy: StartProxy) -> None:
-    """Names and labels in docs/operations.md are those that are served."""
+    """docs/operations.md has the names and labels of all metrics that are served."""
     page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `(pinocchio_\w+)` \| (.*?) \|", page, re.MULTILINE))
     proxy = start_proxy(policy=HOLD.replace("desk", "gate"), **DESK)

@@ -1,4 +1,4 @@
-"""The figures of several workers are put together so that no count is lost or goes back."""
+"""The figures of several workers are combined so that no count is lost or decreases."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_of_the_dead_only_counts_are_left() -> None:
 
 
 def test_labels_stay_bounded_when_workers_add_up() -> None:
-    """However many series the workers have, together they have no more than one may."""
+    """All workers together have no more series than one may."""
     total, histogram = Counter("c", "", "label"), Histogram("h", "", (1.0,), "label")
     for worker in range(3):
         one, other = Counter("c", "", "label"), Histogram("h", "", (1.0,), "label")

@@ -1,4 +1,4 @@
-"""The desk while its database is away: who is known already is let in as before."""
+"""The desk while its database is away: known visitors are let in as before."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.servers.faulty_upstream import FaultyUpstream
 
 @pytest.fixture(scope="module")
 def own_postgres() -> Iterator[PostgresServer]:
-    """Yield a server of these tests alone: they stop it."""
+    """Yield a server that only these tests use, since they stop it."""
     with PostgresServer() as server:
         yield server
 
@@ -44,8 +44,8 @@ def proxy(
 def test_metrics_are_served_to_keys_that_are_known(
     proxy: LiveProxy, own_postgres: PostgresServer
 ) -> None:
-    """Prometheus' key opens /metrics during an outage, also one that never asked before.
-    A reviewer's session goes on and opens no more than before; strangers get nothing.
+    """Prometheus's key reads /metrics during an outage, also if it never asked before.
+    A reviewer's session continues with the same rights, and strangers get nothing.
     """
     before = make_key(proxy, "admin", "unused")
     reviewer = make_key(proxy, "reviewer", "alice")
@@ -71,7 +71,7 @@ def test_metrics_are_served_to_keys_that_are_known(
 
 
 def test_a_revoked_key_is_forgotten(proxy: LiveProxy, own_postgres: PostgresServer) -> None:
-    """A key whose end the desk has seen opens nothing, with the store and without it."""
+    """A revoked key that the desk has seen opens nothing, with the store and without it."""
     secret = make_key(proxy, "admin", "leaver")
     with stranger(proxy) as client:
         assert client.get("/metrics", headers=bearer(secret)).status_code == 200

@@ -76,7 +76,7 @@ def listed(proxy: LiveProxy, **query: Any) -> Any:
 
 
 def test_the_surest_errors_come_first_page_by_page(queue: ReviewQueue) -> None:
-    """What has no score, then the lowest confidence, then the oldest; no page repeats or skips."""
+    """Replies without a score come first, then by confidence and age; pages do not overlap."""
     confidences = [None, 0.4, 0.1, None, 0.1, 0.9, 0.4, None]
     replies = [
         replace(REPLY, id=f"r{n}", confidence=c, created_at=1_000.0 + n // 2)
@@ -95,7 +95,7 @@ def test_the_surest_errors_come_first_page_by_page(queue: ReviewQueue) -> None:
 
 
 def test_the_queue_is_narrowed(queue: ReviewQueue) -> None:
-    """By state, queue, team and kind, each alone and together."""
+    """The queue can be filtered by state, queue, team and kind, alone and together."""
     hold(
         queue,
         replace(REPLY, id="a", queue="x", team="t"),
@@ -117,18 +117,18 @@ def test_the_queue_is_narrowed(queue: ReviewQueue) -> None:
 
 
 def test_no_page_sorts_the_queue(tmp_path: Path) -> None:
-    """Whatever it is narrowed to, SQLite reads a page along the index of the queue's order: with
-    100,000 replies anything else takes half a second.
+    """Whatever the filter, SQLite reads a page along the index of the queue's
+    order. Anything else would take half a second with 100,000 replies.
     """
     queue = ReviewQueue(f"sqlite:///{tmp_path}/held.db")
-    asked: list[tuple[str, Any]] = []
-    note = lambda *told: asked.append((told[2], told[3]))  # noqa: E731 - a listener
+    statements: list[tuple[str, Any]] = []
+    note = lambda *args: statements.append((args[2], args[3]))  # noqa: E731 - a listener
     sa.event.listen(queue.engine, "before_cursor_execute", note)
     for after in (None, (None, 1.0, "a"), (0.5, 1.0, "a")):
         for narrowed in ({}, {"queue": "x"}, {"team": "t", "kind": "hold"}):
             queue.page(HELD, 50, after, **narrowed)
             queue.page(RELEASED, 50, after, **narrowed)
-    pages = [(text, values) for text, values in asked if "ORDER BY" in text]
+    pages = [(text, values) for text, values in statements if "ORDER BY" in text]
     assert len(pages) >= 18
     with queue.engine.connect() as connection:
         for text, values in pages:
@@ -139,7 +139,7 @@ def test_no_page_sorts_the_queue(tmp_path: Path) -> None:
 
 
 def test_the_list_tells_facts_and_the_end_of_it(proxy: LiveProxy) -> None:
-    """A line has no reply in it; `next` leads on and is null at the end."""
+    """A line has no reply in it; `next` leads to the next page and is null at the end."""
     id = held_id(proxy, "list me p=0.0")
     first = listed(proxy, limit=1)
     [item] = first["items"]
@@ -183,14 +183,14 @@ HUGE = [
     ],
 )
 def test_a_parameter_that_a_path_does_not_have(proxy: LiveProxy, path: str, hint: str) -> None:
-    """A script with a misspelt parameter is told so; it would read the first page for ever."""
+    """An unknown parameter is refused; a misspelt cursor would read the first page for ever."""
     refused = proxy.desk.get(f"{API}{path}")
     assert code_of(refused) == (400, "unknown_parameter")
     assert hint in refused.text
 
 
 def test_a_parameter_is_given_once(proxy: LiveProxy) -> None:
-    """Of two values one would be ignored, on both listeners."""
+    """A repeated parameter is refused on both listeners, as one value would be ignored."""
     refused = proxy.desk.get(f"{API}/reviews?limit=5&limit=7")
     assert code_of(refused) == (400, "repeated_parameter")
     assert "'limit' is given 2 times" in refused.text
@@ -199,7 +199,7 @@ def test_a_parameter_is_given_once(proxy: LiveProxy) -> None:
 
 
 def test_clients_paths_have_the_parameters_that_they_have(proxy: LiveProxy) -> None:
-    """On the callers' listener too."""
+    """The callers' listener checks its paths' parameters as well."""
     for path in ("results/none?wait=1", "calls/none?wait=1"):
         assert code_of(proxy.http.get(f"{API}/{path}")) == (400, "unknown_parameter")
 
@@ -210,19 +210,19 @@ def test_a_cursor_that_is_none(proxy: LiveProxy, after: str) -> None:
     assert code_of(answer) == (400, "invalid_cursor")
 
 
-@pytest.mark.parametrize("heard", [2**63, 10**30])
-def test_events_after_a_number_that_nobody_has(proxy: LiveProxy, heard: int) -> None:
-    """Who has heard more than there is hears what comes, and the stream does not break off."""
-    query = {"heard": str(heard)}
+@pytest.mark.parametrize("number", [2**63, 10**30])
+def test_events_after_a_number_that_nobody_has(proxy: LiveProxy, number: int) -> None:
+    """A client that names a later event than there is gets the next ones on an open stream."""
+    query = {"heard": str(number)}
     with proxy.desk.stream("GET", f"{API}/events", params=query) as answer:
         lines = answer.iter_lines()
         assert next(lines) == ": ping"
-        id = held_id(proxy, f"heard {heard} p=0.1")
+        id = held_id(proxy, f"heard {number} p=0.1")
         assert any(id in line for line in lines)
 
 
 def test_a_review_tells_all_there_is(proxy: LiveProxy) -> None:
-    """Request, reply, what may be edited, the rules and how they looked at it, what happened."""
+    """A review has request, reply, editable parts, rules with their reasons, and its history."""
     id = held_id(proxy, "tell me p=0.2")
     until(lambda: proxy.desk.get(f"{API}/reviews/{id}").json()["why"])
     review = proxy.desk.get(f"{API}/reviews/{id}").json()
@@ -247,7 +247,7 @@ def test_an_id_that_was_guessed(proxy: LiveProxy, id: str) -> None:
 
 
 def test_an_approved_reply_is_fetched_and_labelled(proxy: LiveProxy, alice: str) -> None:
-    """The answer is the review, with who decided; the client gets upstream's words."""
+    """The answer is the review with its reviewer; the client gets upstream's text."""
     id = held_id(proxy, "good p=0.1")
     done = decide(proxy, id, alice, verdict="approve", correct=True, note="checked")
     assert done.status_code == 200
@@ -260,19 +260,19 @@ def test_an_approved_reply_is_fetched_and_labelled(proxy: LiveProxy, alice: str)
 
 
 def test_the_same_verdict_again_is_the_same_answer(proxy: LiveProxy, alice: str) -> None:
-    """Whoever lost the answer asks once more; anybody else, or anything else, is a 409 with the
-    review.
+    """The same verdict again gets the same answer, for a client that lost
+    it; another verdict, or another reviewer, gets a 409 with the review.
     """
     id = held_id(proxy)
-    given = {"verdict": "edit", "content": "better", "correct": False}
-    first = decide(proxy, id, alice, **given)
-    again = decide(proxy, id, alice, **given)
+    verdict = {"verdict": "edit", "content": "better", "correct": False}
+    first = decide(proxy, id, alice, **verdict)
+    again = decide(proxy, id, alice, **verdict)
     assert (again.status_code, again.json()) == (200, first.json())
     for secret, other in (
-        (TOKEN, given),
-        (alice, given | {"content": "best"}),
-        (alice, given | {"correct": True}),
-        (alice, given | {"note": "x"}),
+        (TOKEN, verdict),
+        (alice, verdict | {"content": "best"}),
+        (alice, verdict | {"correct": True}),
+        (alice, verdict | {"note": "x"}),
         (alice, {"verdict": "approve"}),
         (alice, {"verdict": "reject", "correct": False}),
     ):
@@ -286,7 +286,7 @@ def test_no_label_is_kept_where_none_is_given(proxy: LiveProxy) -> None:
 
 
 def test_several_reviewers_label_the_same_reply(proxy: LiveProxy, alice: str) -> None:
-    """Each has one label, which the next one of theirs replaces, also after the decision."""
+    """Each reviewer has one label of a reply, which their next one replaces at any time."""
     id = held_id(proxy)
     decide(proxy, id, alice, verdict="approve", correct=True)
     url = f"{API}/reviews/{id}/label"
@@ -303,11 +303,11 @@ def test_several_reviewers_label_the_same_reply(proxy: LiveProxy, alice: str) ->
 def test_a_waiting_client_gets_the_edited_reply_at_once(
     start_proxy: StartProxy, is_stream: bool
 ) -> None:
-    """A connection that is kept open hears of the verdict without asking the store for it."""
+    """A client that waits gets the edited reply at once, without a query to the store."""
     proxy = start_proxy(policy=WAIT, **DESK)
     text = f"wait {is_stream} p=0.1"
     with ThreadPoolExecutor() as pool:
-        asked = pool.submit(proxy.ask, text, stream=is_stream)
+        asking = pool.submit(proxy.ask, text, stream=is_stream)
 
         def waiting() -> list[str]:
             return [each["id"] for each in listed(proxy)["items"] if each["question"] == text]
@@ -315,15 +315,15 @@ def test_a_waiting_client_gets_the_edited_reply_at_once(
         until(waiting)
         [id] = waiting()
         assert decide(proxy, id, verdict="edit", content="a better one").status_code == 200
-        answer = asked.result(10)
+        answer = asking.result(10)
     assert "a better one" in answer.text
     assert text not in answer.text
     assert answer.headers["x-pinocchio-action"] == "deliver"
 
 
 def test_an_edited_call_goes_out_once(proxy: LiveProxy) -> None:
-    """An agent that asks again gets the call as the reviewer wrote it, and no second call goes
-    upstream.
+    """An agent that asks again gets the call as the
+    reviewer wrote it, and no second call goes upstream.
     """
     parameters = {"type": "object", "properties": {"city": {"type": "string"}}}
     tool = {"type": "function", "function": {"name": "get_weather", "parameters": parameters}}
@@ -344,7 +344,7 @@ def test_an_edited_call_goes_out_once(proxy: LiveProxy) -> None:
 
 
 def test_an_audit_is_closed_by_any_verdict(queue: ReviewQueue) -> None:
-    """Approved it is released, rejected it is rejected; the label is what it was drawn for."""
+    """An approved audit is released and a rejected one rejected, and both have their label."""
     for n, verdict in enumerate(("approve", "reject")):
         audit = replace(
             REPLY, id=f"audit_{n}", kind=AUDIT, share=0.1, request_id=f"req_{n}", path=None
@@ -360,7 +360,7 @@ def test_an_audit_is_closed_by_any_verdict(queue: ReviewQueue) -> None:
 
 
 def test_what_has_expired_is_not_decided(queue: ReviewQueue) -> None:
-    """A verdict that comes too late is a 409 of its own, and changes nothing."""
+    """A verdict after the expiry gets a 409 of its own, and changes nothing."""
     hold(queue, replace(REPLY, expires_at=2.0, on_expiry="deliver"))
     with pytest.raises(DecidedError) as caught:
         Desk(queue).decide(REPLY.id, Verdict("reject", correct=False), "alice")
@@ -372,7 +372,9 @@ def test_what_has_expired_is_not_decided(queue: ReviewQueue) -> None:
 
 
 def test_a_rehearsal_leaves_nothing_behind(queue: ReviewQueue, monkeypatch: Any) -> None:
-    """No reply, no event, no label, no entry in the chain; a database that is away is no fault."""
+    """A rehearsal leaves no reply, event, label or entry in
+    the chain, and raises nothing while the database is away.
+    """
     monkeypatch.setenv(KEY_VARIABLE, "a key")
     hold(queue, REPLY)
 
@@ -419,8 +421,8 @@ print(len(won), flush=True)
 
 
 def test_fifty_at_once_in_two_processes_have_one_winner(start_proxy: StartProxy) -> None:
-    """Of fifty verdicts, half of them over the API and half by another process on the store, one
-    is kept, and nobody else is told 200.
+    """Of fifty verdicts at once, half over the API and half
+    by another process, one is kept, and nobody else gets 200.
     """
     proxy = start_proxy(policy=HOLD, **DESK)
     id = held_id(proxy, "contended p=0.1")
@@ -463,7 +465,7 @@ def watching(proxy: LiveProxy, **ask: Any) -> Iterator[Iterator[tuple[str, Any]]
 
 
 def test_who_watches_hears_of_every_turn(proxy: LiveProxy) -> None:
-    """Of what this process does and of what another one does, and how much traffic there was."""
+    """The stream has events of this process and of others, and the amount of traffic."""
     with watching(proxy) as events:
         id = held_id(proxy, "watched p=0.1")
         other = Desk(ReviewQueue(proxy.config.store))
@@ -483,19 +485,19 @@ def test_who_watches_hears_of_every_turn(proxy: LiveProxy) -> None:
 
 
 def test_who_comes_late_hears_what_they_missed(proxy: LiveProxy) -> None:
-    """A reader that says where it was is told every turn since, by query or as browsers do it."""
+    """A reader that names its last event gets all later ones, by query or by header."""
     last = Desk(ReviewQueue(proxy.config.store)).queue.last_event()
     ids = [held_id(proxy, f"missed {n} p=0.1") for n in range(2)]
     for ask in ({"params": {"heard": last}}, {"headers": {"Last-Event-ID": str(last)}}):
         with watching(proxy, **ask) as events:
-            told = [next(events)[1] for _ in ids]
-        assert [each["review_id"] for each in told] == ids
-        assert [each["number"] for each in told] == [last + 1, last + 2]
+            ids_seen = [next(events)[1] for _ in ids]
+        assert [each["review_id"] for each in ids_seen] == ids
+        assert [each["number"] for each in ids_seen] == [last + 1, last + 2]
     assert proxy.desk.get(f"{API}/events", params={"heard": "x"}).status_code == 422
 
 
 async def test_every_way_of_deciding_is_told(queue: ReviewQueue) -> None:
-    """Of what the store decides, and of what expires there, watchers and webhooks hear too."""
+    """Watchers and webhooks get every decision and expiry that the store makes."""
     store = Store(queue.url)
     await store.open()
     for id, expires_at in (("a", 4e9), ("b", 2.0), ("c", 2.0)):
@@ -505,14 +507,14 @@ async def test_every_way_of_deciding_is_told(queue: ReviewQueue) -> None:
     reviewing.expire(store.url)
     await store.aclose()
     events = await asyncio.to_thread(queue.events_after, 0)
-    told = {(each.review_id, each.event) for each in events if each.event != "held"}
-    assert told == {("a", RELEASED), ("b", EXPIRED), ("c", EXPIRED)}
+    pairs = {(each.review_id, each.event) for each in events if each.event != "held"}
+    assert pairs == {("a", RELEASED), ("b", EXPIRED), ("c", EXPIRED)}
 
 
 async def test_who_reads_too_slowly_is_told(
     queue: ReviewQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Messages that nobody takes are dropped, and the reader hears that there were some."""
+    """A reader that is too slow loses messages, and is told that there were some."""
     assert MOST_WAITING >= 50, "or short breaks would miss some"
     monkeypatch.setattr("proxy.desk.feed.MOST_WAITING", 20)
     feed = Feed(queue, every_s=0.02)
@@ -532,7 +534,7 @@ async def test_who_reads_too_slowly_is_told(
 
 
 async def test_watchers_are_few(queue: ReviewQueue) -> None:
-    """Beyond so many a further one is refused, until one has left; stopping ends all of them."""
+    """Watchers beyond the limit are refused until one leaves; stopping ends all of them."""
     feed = Feed(queue)
     streams = [await feed.watch() for _ in range(MOST_WATCHERS)]
     for stream in streams:
@@ -563,7 +565,7 @@ async def test_watchers_are_few(queue: ReviewQueue) -> None:
     ],
 )
 def test_a_verdict_that_is_none(proxy: LiveProxy, body: Any, where: str | None) -> None:
-    """It is told where the mistake is, and the reply stays open."""
+    """An invalid verdict is refused with the place of the mistake, and the reply stays open."""
     id = held_id(proxy)
     answer = proxy.desk.post(f"{API}/reviews/{id}/verdict", json=body)
     assert code_of(answer) == (422, "invalid_request")
@@ -580,7 +582,7 @@ def test_a_verdict_that_is_none(proxy: LiveProxy, body: Any, where: str | None) 
     ],
 )
 def test_a_body_that_is_no_json(proxy: LiveProxy, body: bytes, place: str) -> None:
-    """It is told as the proxy tells it, with the place and no field."""
+    """A body that is no JSON gets the proxy's usual error, with the place and no field."""
     url = f"{API}/reviews/{held_id(proxy)}/verdict"
     answer = proxy.desk.post(url, content=body, headers={"content-type": "application/json"})
     assert code_of(answer) == (400, "invalid_json")
@@ -596,15 +598,15 @@ def test_a_body_that_says_nothing(proxy: LiveProxy, body: bytes) -> None:
     assert code_of(answer) == (422, "invalid_request")
 
 
-@pytest.mark.parametrize("given", [{"verdict": "edit"}, {"verdict": "approve", "content": "x"}])
-def test_content_belongs_to_edits(proxy: LiveProxy, given: Any) -> None:
-    answer = decide(proxy, held_id(proxy), **given)
+@pytest.mark.parametrize("edit", [{"verdict": "edit"}, {"verdict": "approve", "content": "x"}])
+def test_content_belongs_to_edits(proxy: LiveProxy, edit: Any) -> None:
+    answer = decide(proxy, held_id(proxy), **edit)
     assert code_of(answer) == (400, "invalid_request")
     assert answer.json()["error"]["param"] == "content"
 
 
 def test_a_huge_body_and_a_wrong_method(start_proxy: StartProxy) -> None:
-    """Beyond `limits.max_body` it is a 413; what a path has no method for is a 405."""
+    """A body beyond `limits.max_body` gets 413; a method that a path lacks gets 405."""
     proxy = start_proxy(policy=HOLD, limits={"max_body": "10KB"}, **DESK)
     url = f"{API}/reviews/{held_id(proxy)}/verdict"
     huge = {"verdict": "edit", "content": "x" * 20_000}
@@ -614,7 +616,7 @@ def test_a_huge_body_and_a_wrong_method(start_proxy: StartProxy) -> None:
 
 
 def test_the_api_is_described(proxy: LiveProxy) -> None:
-    """OpenAPI has every path with its methods."""
+    """OpenAPI describes every path with its methods."""
     paths = proxy.desk.get(f"{API}/openapi.json").json()["paths"]
     assert {(path, method) for path, methods in paths.items() for method in methods} >= {
         (f"{API}/reviews", "get"),
@@ -626,7 +628,7 @@ def test_the_api_is_described(proxy: LiveProxy) -> None:
 
 
 def test_characters_that_a_database_cannot_keep(queue: ReviewQueue) -> None:
-    """In a note they become their escapes, and asked for they find nothing."""
+    """Characters that a database cannot store are escaped in notes, and match nothing."""
     hold(queue, replace(REPLY, request_id="req_1"))
     desk = Desk(queue)
     assert desk.page(queue="\0").items == []
@@ -639,7 +641,7 @@ def test_characters_that_a_database_cannot_keep(queue: ReviewQueue) -> None:
 
 
 def test_what_waits_is_counted(queue: ReviewQueue) -> None:
-    """By queue and kind, with the oldest and the mean confidence; decided ones by day and name."""
+    """Waiting replies are counted by queue and kind, decisions by day and name."""
     hold(
         queue,
         replace(REPLY, id="a", queue="x", confidence=0.2, created_at=5.0),

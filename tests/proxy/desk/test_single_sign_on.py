@@ -1,4 +1,4 @@
-"""People log in at an OpenID issuer: a real one, node's oidc-provider, and one that lies."""
+"""Login at an OpenID issuer: a real one, node's oidc-provider, and one that lies."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ TWO = "{version: 1, name: desk, default: {hold: {queue: seniors, approvals: 2}}}
 
 
 SECRET = "s3cret of +:"
-CLIENTS = [  # as the real issuer knows them; of native ones it compares no port
+CLIENTS = [  # as the real issuer knows them; it ignores the port of native ones
     {
         "client_id": "desk",
         "client_secret": SECRET,
@@ -118,14 +118,14 @@ def proxy(start_proxy: StartProxy, issuer: str) -> LiveProxy:
 
 
 def begun(page: httpx.Client, wanted: str = "/") -> str:
-    """Where the desk sends a browser to log in."""
+    """Return the URL to which the desk sends a browser to log in."""
     answer = page.get(LOGIN, params={"next": wanted})
     assert answer.status_code == 303
     return answer.headers["location"]
 
 
 def authenticated(url: str, account: str) -> str:
-    """Where the real issuer sends a browser back, after its forms of login and consent."""
+    """Return the URL to which the real issuer sends a browser after its login and consent."""
     with httpx.Client(trust_env=False, timeout=20) as agent:
         answer = agent.get(url)
         for _ in range(10):
@@ -161,8 +161,8 @@ def logged_in(proxy: LiveProxy, account: str) -> Iterator[httpx.Client]:
 
 
 def test_people_come_as_their_groups_say(proxy: LiveProxy) -> None:
-    """An admin, a reviewer of some queues, and whoever is in no group of the desk's, who is told so
-    and gets no session.
+    """Groups make somebody an admin or a reviewer of some queues;
+    a person in no such group is refused and gets no session.
     """
     with logged_in(proxy, "ann+admins+leads") as page:
         me = page.get(f"{API}/me").json()
@@ -182,17 +182,17 @@ def test_people_come_as_their_groups_say(proxy: LiveProxy) -> None:
 
 
 def test_the_session_is_the_desks_own(proxy: LiveProxy) -> None:
-    """A strict cookie, on to the page that was wanted, the log says who came; logging out ends it,
-    and offers to end the one at the issuer too.
+    """The login gives a strict cookie, leads to the wanted page and is logged.
+    The logout ends the session, and offers to end the one at the issuer too.
     """
     with browser(proxy) as page, capture_logs() as lines:
         url = authenticated(begun(page, "/console/reviews?queue=seniors"), "sue+leads")
         attempt = page.cookies["pinocchio_session_login"]
         entered = came_back(page, url)
         assert entered.headers["location"] == "/console/reviews?queue=seniors"
-        told = entered.headers.get_list("set-cookie")
-        assert re.search("pinocchio_session=.*HttpOnly.*SameSite=strict", told[0])
-        assert re.search('pinocchio_session_login="";.*Max-Age=0', told[1])
+        cookies = entered.headers.get_list("set-cookie")
+        assert re.search("pinocchio_session=.*HttpOnly.*SameSite=strict", cookies[0])
+        assert re.search('pinocchio_session_login="";.*Max-Age=0', cookies[1])
         [line] = [each for each in lines if each["event"] == "logged_in"]
         assert (line["reviewer"], line["role"]) == ("sue", "reviewer")
         page.cookies.set("pinocchio_session_login", attempt)
@@ -206,7 +206,7 @@ def test_the_session_is_the_desks_own(proxy: LiveProxy) -> None:
 
 
 def test_a_code_works_once(proxy: LiveProxy) -> None:
-    """The issuer gives no second token for it, also where our own memory of it is gone."""
+    """The issuer gives no second token for a code, also where the desk has forgotten it."""
     with browser(proxy) as page:
         first = authenticated(begun(page), "kim+leads")
         assert came_back(page, first).status_code == 303
@@ -217,8 +217,8 @@ def test_a_code_works_once(proxy: LiveProxy) -> None:
 
 
 def test_a_person_counts_once(proxy: LiveProxy) -> None:
-    """Who approved with a key approves nothing more after a login of the same name; another person
-    does.
+    """A person who approved with a key cannot approve again
+    after a login of the same name; another person can.
     """
     key, id = make_key(proxy, "reviewer", "Pat"), held_id(proxy)
     url, body = f"{API}/reviews/{id}/verdict", {"verdict": "approve"}
@@ -232,23 +232,23 @@ def test_a_person_counts_once(proxy: LiveProxy) -> None:
 
 
 def test_new_keys_of_the_issuer_are_asked_for(proxy: LiveProxy, issuer: str) -> None:
-    """Its old ones are gone from one moment to the next; whoever logs in then does not notice."""
+    """When the issuer replaces its keys, the desk fetches the new ones and logins go on."""
     with logged_in(proxy, "ann+admins"):
         httpx.post(f"{issuer}/rotate", trust_env=False).raise_for_status()
-        time.sleep(3.1)  # its keys are not asked for more often
+        time.sleep(3.1)  # its keys are not fetched more often
     with logged_in(proxy, "ann+admins") as page:
         assert page.get(f"{API}/me").json()["name"] == "ann"
 
 
 def test_in_a_browser(start_proxy: StartProxy, issuers: list[str]) -> None:
-    """Chromium goes from the login page to the issuer, on another site, and arrives at the page
-    that was wanted, though the session's cookie is strict. This client shows no secret, and the
-    groups stand in userinfo alone.
+    """Chromium goes from the login page to the issuer, on another site,
+    and arrives at the wanted page although the session's cookie is strict.
+    This client has no secret, and the groups are in userinfo alone.
     """
     admin = section(issuers[1], client_id="native", client_secret="") | {"url": None}
-    with chromium() as its:
+    with chromium() as chrome:
         proxy = start_proxy(policy=TWO, has_desk=True, admin=admin)
-        page = its.new_context(base_url=desk_url(proxy)).new_page()
+        page = chrome.new_context(base_url=desk_url(proxy)).new_page()
         page.set_default_timeout(20_000)
         page.goto("/console/reviews?queue=seniors")
         page.get_by_role("link", name="Sign in with Acme").click()
@@ -281,9 +281,9 @@ class LyingIssuer:
 
     def claims(self) -> dict[str, Any]:
         now = int(time.time())
-        told = {"iss": self.url, "aud": "desk", "sub": "1", "iat": now, "exp": now + 60}
+        fixed = {"iss": self.url, "aud": "desk", "sub": "1", "iat": now, "exp": now + 60}
         who = {"preferred_username": "ann", "groups": ["admins"]}
-        return {**told, **who, "nonce": self.nonce}
+        return {**fixed, **who, "nonce": self.nonce}
 
     def answer(self, path: str) -> dict[str, Any]:
         if path == "/token":
@@ -303,13 +303,13 @@ class LyingIssuer:
 
 @pytest.fixture(scope="module")
 def lying() -> Iterator[LyingIssuer]:
-    its = LyingIssuer()
+    issuer = LyingIssuer()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             if length := int(self.headers.get("content-length", 0)):
                 self.rfile.read(length)
-            body = json.dumps(its.answer(self.path)).encode()
+            body = json.dumps(issuer.answer(self.path)).encode()
             self.send_response(200)
             self.send_header("content-length", str(len(body)))
             self.end_headers()
@@ -318,13 +318,13 @@ def lying() -> Iterator[LyingIssuer]:
         do_POST = do_GET
 
         def log_message(self, *_: Any) -> None:
-            """Says nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    its.url = f"http://127.0.0.1:{server.server_port}"
+    issuer.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
-    yield its
+    yield issuer
     server.shutdown()
     server.server_close()
     thread.join()
@@ -341,12 +341,12 @@ def entered(lied_to: LiveProxy, lying: LyingIssuer, query: str = "", **cookies: 
     Checks that the session is open only if the answer is a redirect (303).
     """
     with browser(lied_to) as page:
-        asked = parse_qs(urlsplit(begun(page)).query)
-        lying.nonce = asked["nonce"][0]
+        sent = parse_qs(urlsplit(begun(page)).query)
+        lying.nonce = sent["nonce"][0]
         for name, value in cookies.items():
             page.cookies.set(name, value)
-        given = query or f"?code=c&state={asked['state'][0]}"
-        answer = page.get(BACK + given)
+        parameters = query or f"?code=c&state={sent['state'][0]}"
+        answer = page.get(BACK + parameters)
         is_in = page.get(f"{API}/me").status_code == 200
     assert is_in == (answer.status_code == 303)
     return answer
@@ -400,9 +400,9 @@ REASONS = {
 
 
 def test_a_right_token_opens_the_desk(lied_to: LiveProxy, lying: LyingIssuer) -> None:
-    """Also one for several audiences that names this client as its party."""
+    """A right token opens the desk, also one for several audiences that names this client."""
     assert entered(lied_to, lying).status_code == 303
-    lying.lie = lambda claims, its: its.signed({**claims, "aud": ["desk", "b"], "azp": "desk"})
+    lying.lie = lambda claims, own: own.signed({**claims, "aud": ["desk", "b"], "azp": "desk"})
     try:
         assert entered(lied_to, lying).status_code == 303
     finally:
@@ -411,7 +411,7 @@ def test_a_right_token_opens_the_desk(lied_to: LiveProxy, lying: LyingIssuer) ->
 
 @pytest.mark.parametrize("lie", LIES)
 def test_a_wrong_token_opens_nothing(lied_to: LiveProxy, lying: LyingIssuer, lie: str) -> None:
-    """Each is right but for one thing; the answer is a page that says so, and no session."""
+    """A token with one fault opens no session, and the answer is a page that says so."""
     lying.lie = LIES[lie]
     try:
         refused = entered(lied_to, lying)
@@ -435,21 +435,21 @@ def test_a_wrong_token_opens_nothing(lied_to: LiveProxy, lying: LyingIssuer, lie
 def test_an_answer_that_nobody_asked_for_opens_nothing(
     lied_to: LiveProxy, lying: LyingIssuer, query: str, cookies: dict[str, str]
 ) -> None:
-    """Another state, or a cookie that the desk has not signed: another site could send people here
-    to be logged in as somebody else.
+    """An answer with another state, or with a cookie that the desk has not
+    signed, is refused: another site could log people in as somebody else.
     """
     assert entered(lied_to, lying, query, **cookies).status_code == 403
 
 
 def test_a_login_counts_once(lied_to: LiveProxy, lying: LyingIssuer) -> None:
-    """The same answer with the same cookie opens nothing the second time, whatever the issuer says:
-    who has seen both cannot log in again.
+    """The same answer with the same cookie opens
+    nothing the second time, whatever the issuer says.
     """
     with browser(lied_to) as page:
-        asked = parse_qs(urlsplit(begun(page)).query)
-        lying.nonce = asked["nonce"][0]
+        sent = parse_qs(urlsplit(begun(page)).query)
+        lying.nonce = sent["nonce"][0]
         [cookie] = [each for each in page.cookies.jar if each.name.endswith("_login")]
-        answer = f"?code=c&state={asked['state'][0]}"
+        answer = f"?code=c&state={sent['state'][0]}"
         assert page.get(BACK + answer).status_code == 303
     with browser(lied_to) as thief:
         thief.cookies.set(cookie.name, cookie.value or "")
@@ -468,23 +468,24 @@ def test_another_issuers_answer_is_refused(lied_to: LiveProxy, lying: LyingIssue
 @pytest.mark.parametrize("wanted", ["//evil.example", "https://evil.example", "/\\evil.example"])
 def test_nobody_is_led_elsewhere(lied_to: LiveProxy, lying: LyingIssuer, wanted: str) -> None:
     with browser(lied_to) as page:
-        asked = parse_qs(urlsplit(begun(page, wanted)).query)
-        assert asked["redirect_uri"] == [PUBLIC + BACK]
-        lying.nonce = asked["nonce"][0]
-        answer = page.get(BACK, params={"code": "c", "state": asked["state"][0]})
+        sent = parse_qs(urlsplit(begun(page, wanted)).query)
+        assert sent["redirect_uri"] == [PUBLIC + BACK]
+        lying.nonce = sent["nonce"][0]
+        answer = page.get(BACK, params={"code": "c", "state": sent["state"][0]})
     assert (answer.status_code, answer.headers["location"]) == (303, "/")
 
 
 def test_a_session_ends_after_its_hours(
     start_proxy: StartProxy, lying: LyingIssuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A session ends after its configured hours, also where its browser keeps the cookie."""
     monkeypatch.setattr(single_sign_on, "SESSION_S", 1.0)
     admin = section(lying.url, title="Short")  # a proxy of its own
     proxy = start_proxy(policy=TWO, has_desk=True, admin=admin)
     with browser(proxy) as page:
-        asked = parse_qs(urlsplit(begun(page)).query)
-        lying.nonce = asked["nonce"][0]
-        answer = page.get(BACK, params={"code": "c", "state": asked["state"][0]})
+        sent = parse_qs(urlsplit(begun(page)).query)
+        lying.nonce = sent["nonce"][0]
+        answer = page.get(BACK, params={"code": "c", "state": sent["state"][0]})
         secret = page.cookies["pinocchio_session"]
         assert "Max-Age=1;" in answer.headers["set-cookie"]
         time.sleep(1.1)
@@ -492,12 +493,12 @@ def test_a_session_ends_after_its_hours(
         assert code_of(page.get(f"{API}/me")) == (401, "invalid_api_key")
 
 
-# Configuration, and an issuer that is not there
+# Configuration, and an issuer that is away
 
 
 def test_a_desk_starts_without_its_issuer(start_proxy: StartProxy) -> None:
-    """Whoever has a token comes in meanwhile, and the login page says what is wrong; the log too,
-    once for several people.
+    """While the issuer is away a token still opens the desk; the login
+    page says what is wrong, and the log does once for several people.
     """
     admin = section("http://127.0.0.1:9")
     proxy = start_proxy(policy=TWO, has_desk=True, admin=admin)
@@ -539,7 +540,7 @@ def test_an_incomplete_block_is_refused(tmp_path: Path, lines: str, sentence: st
 
 
 def test_beyond_loopback_the_desks_address_is_needed() -> None:
-    """People are sent back there; `Host` could be anybody's."""
+    """Beyond loopback the desk's address must be configured, as `Host` cannot be trusted."""
     oidc = {"issuer": "https://a.example", "client_id": "a", "groups": {"a": {}}}
     admin = {"host": "0.0.0.0", "token": "x" * 32, "port": 0, "oidc": oidc}
     with pytest.raises(StartupError, match=r"set admin\.url"):
@@ -549,8 +550,8 @@ def test_beyond_loopback_the_desks_address_is_needed() -> None:
 
 
 def test_who_somebody_is() -> None:
-    """Queues of several groups come together, one without queues has all; `*` is everybody; an
-    address of e-mail is a name once it is verified, and groups may stand deeper.
+    """Queues of several groups are combined, and a group without queues has all. `*` matches
+    everybody, an email address counts once it is verified, and groups may be nested.
     """
 
     def seen(groups: dict[str, Any], claims: dict[str, Any], **changed: Any) -> Any:
@@ -573,7 +574,7 @@ def test_who_somebody_is() -> None:
 
 
 def test_the_page_is_read_as_it_stands(tmp_path: Path) -> None:
-    """The block of docs/single-sign-on.md is a configuration."""
+    """The block of docs/single-sign-on.md is a valid configuration."""
     page = (ROOT / "docs" / "single-sign-on.md").read_text(encoding="utf-8")
     file = tmp_path / "proxy.yaml"
     file.write_text(page.split("```yaml\n")[1].split("```")[0])
@@ -583,7 +584,7 @@ def test_the_page_is_read_as_it_stands(tmp_path: Path) -> None:
 
 
 def test_doctor_asks_the_issuer(tmp_path: Path, issuer: str, lying: LyingIssuer) -> None:
-    """Whether it is there, is who the configuration says, and has keys."""
+    """`doctor` checks that the issuer answers, has the configured name, and has keys."""
 
     def found(url: str) -> tuple[str, str]:
         file = tmp_path / "proxy.yaml"
@@ -606,28 +607,28 @@ def test_doctor_asks_the_issuer(tmp_path: Path, issuer: str, lying: LyingIssuer)
 async def test_a_slow_issuer_keeps_nobody_waiting_for_long(
     lying: LyingIssuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While eight logins wait for it, a ninth is told so, after seconds and not after theirs."""
+    """While eight logins wait for the issuer, a ninth gets an error after seconds."""
     monkeypatch.setattr(issuer_module, "TURN_S", 0.3)
     config = AdminConfig.model_validate(section(lying.url)).oidc
     assert config is not None
-    asked = Issuer(config)
+    issuer = Issuer(config)
     go_on = threading.Event()
 
-    def slow(claims: dict[str, Any], its: LyingIssuer) -> str:
+    def slow(claims: dict[str, Any], own: LyingIssuer) -> str:
         go_on.wait(10)
-        return its.signed(claims)
+        return own.signed(claims)
 
     lying.lie, lying.nonce = slow, "n"
     try:
-        logins = [asyncio.create_task(asked.claims("code", "v", "n", "back")) for _ in range(8)]
+        logins = [asyncio.create_task(issuer.claims("code", "v", "n", "back")) for _ in range(8)]
         await asyncio.sleep(0.2)
         with pytest.raises(IssuerError, match="is slow, and 8 logins wait for it: try again"):
-            await asked.claims("code", "v", "n", "back")
+            await issuer.claims("code", "v", "n", "back")
         go_on.set()
         found = await asyncio.gather(*logins)
         assert {each["preferred_username"] for each in found} == {"ann"}
-        assert (await asked.claims("code", "v", "n", "back"))["sub"] == "1"
+        assert (await issuer.claims("code", "v", "n", "back"))["sub"] == "1"
     finally:
         lying.lie = None
         go_on.set()
-        await asked.aclose()
+        await issuer.aclose()

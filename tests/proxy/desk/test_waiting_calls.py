@@ -1,4 +1,4 @@
-"""What a reviewer sees of a call that waits: tool, arguments, what is odd, which rule and why."""
+"""What a reviewer sees of a waiting call: tool, arguments, marks, rule and reason."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def items(proxy: LiveProxy, **query: str) -> dict[str, dict[str, Any]]:
 
 
 def test_the_queue_has_the_call_that_waits(proxy: LiveProxy, refund: str) -> None:
-    """Tool and arguments; the amount, which nobody has named, is marked; the pattern is told."""
+    """The queue shows tool and arguments, marks the amount that nobody named, and the pattern."""
     item = items(proxy)[refund]
     assert item["calls"] == [
         {
@@ -83,7 +83,7 @@ def test_the_queue_has_the_call_that_waits(proxy: LiveProxy, refund: str) -> Non
 
 
 def test_why_names_the_pattern_and_the_number(proxy: LiveProxy, refund: str) -> None:
-    """Which pattern matched which call, and which number was below which."""
+    """The reasons name the pattern with its call, and the number with its threshold."""
     [matched] = [each for each in review(proxy, refund)["why"] if each["verdict"] == "matched"]
     assert matched["reasons"] == [
         "hold",
@@ -93,7 +93,7 @@ def test_why_names_the_pattern_and_the_number(proxy: LiveProxy, refund: str) -> 
 
 
 def test_the_number_stands_beside_the_threshold_that_counted(proxy: LiveProxy, refund: str) -> None:
-    """The rule's own; where the default decided, the one that was not reached."""
+    """The threshold is the deciding rule's; for the default, the one that was not reached."""
     assert (items(proxy)[refund]["threshold"], items(proxy)[refund]["is_below_threshold"]) == (
         0.9,
         True,
@@ -104,8 +104,8 @@ def test_the_number_stands_beside_the_threshold_that_counted(proxy: LiveProxy, r
 
 
 def test_the_console_shows_it_in_the_queue(proxy: LiveProxy, refund: str, visit: Visit) -> None:
-    """The row has the call with its marks, in the colour of the rule's threshold; so has the page
-    of the reply, with the reasons.
+    """The row has the call with its marks, in the colour of the
+    rule's threshold; the reply's page has it too, with the reasons.
     """
     page = visit.page
     page.goto("/console/reviews")
@@ -140,9 +140,9 @@ def test_an_agents_own_threshold_is_shown(proxy: LiveProxy, visit: Visit) -> Non
     assert (item["threshold"], item["is_below_threshold"]) == (0.7, True)
     page = visit.page
     page.goto("/console/reviews")
-    shown = page.locator(f"li[data-id={id}] .confidence.low")
-    expect(shown.locator(".figure")).to_have_text("0.699")
-    expect(shown).to_have_attribute("title", "0.6985, below 0.7, the agent's threshold")
+    number = page.locator(f"li[data-id={id}] .confidence.low")
+    expect(number.locator(".figure")).to_have_text("0.699")
+    expect(number).to_have_attribute("title", "0.6985, below 0.7, the agent's threshold")
     page.goto(f"/console/reviews/{id}")
     expect(page.locator(".score")).to_contain_text("Below the agent's threshold, 0.7")
     expect(page.locator(".score")).to_contain_text("0.6985")
@@ -156,20 +156,20 @@ def test_an_agents_own_threshold_is_shown(proxy: LiveProxy, visit: Visit) -> Non
 
 
 def test_what_was_done_is_seen_on_a_phone(proxy: LiveProxy, browser: Browser) -> None:
-    """Of each exchange the first look at a narrow screen shows the number and the action."""
+    """On a narrow screen, number and action of each exchange are visible."""
     reply = proxy.ask("p=0.2", "say " + "a-model-with-a-long-name " * 3)
     proxy.recorded(reply.headers["x-pinocchio-request-id"], "facts")  # once it is written
     with visiting(browser, proxy, viewport={"width": 390, "height": 844}) as visit:
         visit.page.goto("/console/traffic")
-        for shown in (".tag", ".confidence"):
-            found = visit.page.locator(f".traffic tbody {shown}")
+        for part in (".tag", ".confidence"):
+            found = visit.page.locator(f".traffic tbody {part}")
             expect(found.first).to_be_visible()
             ends = found.evaluate_all("all => all.map(each => each.getBoundingClientRect().right)")
             assert max(ends) <= 390
 
 
 def test_two_rows_that_ask_the_same_differ_in_the_call(proxy: LiveProxy) -> None:
-    """What a delivered number looks like is no question of 0.4 and 0.7: by its rule it is sure."""
+    """A delivered number is shown as sure by its own rule, not by fixed thresholds."""
     with logged_in(proxy) as client:
         proxy.ask("p=0.45")
         until(lambda: "confidence high" in client.get("/console/traffic").text)
@@ -177,7 +177,7 @@ def test_two_rows_that_ask_the_same_differ_in_the_call(proxy: LiveProxy) -> None
 
 
 def test_a_state_has_one_name(proxy: LiveProxy, refund: str) -> None:
-    """API, console and command line say `open`, and the API takes no other name."""
+    """API, console and command line say `open`, and the API accepts no other name."""
     state = "open"
     assert proxy.desk.get("/pinocchio/v1/reviews?state=held").status_code == 422
     assert items(proxy, state=state)[refund]["state"] == "open"
@@ -196,7 +196,7 @@ def test_a_state_has_one_name(proxy: LiveProxy, refund: str) -> None:
 
 
 def test_the_command_line_names_a_call_as_the_api_does(proxy: LiveProxy, refund: str) -> None:
-    """By `name`; besides there is the digest that the call is bound to."""
+    """The command line calls a tool `name` as the API does, and adds the call's digest."""
     every = [json.loads(line) for line in listed_by_command(proxy, "--json").splitlines()]
     [call] = next(each["calls"] for each in every if each["id"] == refund)
     digest = call.pop("arguments_sha256")
@@ -207,7 +207,7 @@ def test_the_command_line_names_a_call_as_the_api_does(proxy: LiveProxy, refund:
 
 
 def test_a_policy_that_the_configuration_lacks_is_named(proxy: LiveProxy, refund: str) -> None:
-    """`serve --policy` is unknown to other commands: no risk is found, and they say why."""
+    """Other commands do not know a policy of `serve --policy`: they find no risk and say why."""
     assert listing(proxy, "list").stderr == ""
     for arguments in (("list",), ("show", refund)):
         done = listing(proxy, *arguments, policy="observe")
@@ -216,7 +216,7 @@ def test_a_policy_that_the_configuration_lacks_is_named(proxy: LiveProxy, refund
 
 
 def test_a_pack_is_known_without_a_configuration(start_proxy: StartProxy) -> None:
-    """After `serve --policy doubtful-calls` other commands find the rule, and warn of nothing."""
+    """After `serve --policy doubtful-calls` other commands find the rule, without a warning."""
     proxy = start_proxy(policy=pack_text("doubtful-calls"))
     assert proxy.ask("p=0.1", "tools").headers["x-pinocchio-action"] == "hold"
     done = listing(proxy, "list", policy="observe")
@@ -225,7 +225,7 @@ def test_a_pack_is_known_without_a_configuration(start_proxy: StartProxy) -> Non
 
 
 def test_a_rule_on_marks_names_those_that_it_found(start_proxy: StartProxy) -> None:
-    """In the queue and as the reason: not that the marks, which are shown, were not known."""
+    """A rule on marks names the marks that it found, in the queue and as the reason."""
     proxy = start_proxy(policy=pack_text("doubtful-calls"), **DESK)
     [tools] = {json.dumps(list(row.tools)) for row in rows() if row.question == QUESTION}
     held = proxy.ask(QUESTION, "demo", tools=json.loads(tools))
@@ -255,13 +255,13 @@ def listing(
 
 
 def test_unknown_states_are_refused_everywhere(proxy: LiveProxy) -> None:
-    """With the names that there are."""
+    """Unknown states are refused with the list of known ones."""
     assert proxy.desk.get("/pinocchio/v1/reviews?state=lost").status_code == 422
     assert "open, released, rejected, expired" in run_cli("reviews", "list", "--state", "x").stderr
 
 
 def test_what_a_reviewer_changed_is_marked(proxy: LiveProxy) -> None:
-    """An edited call is listed as it went out, with the arguments that are new."""
+    """An edited call is listed as it was sent, with the new arguments marked."""
     [tools] = {json.dumps(list(row.tools)) for row in rows() if row.question == QUESTION}
     fields = {"tools": json.loads(tools), "user": "another request"}
     id = str(proxy.ask(QUESTION, "demo", **fields).headers["x-pinocchio-review-id"])
@@ -274,5 +274,5 @@ def test_what_a_reviewer_changed_is_marked(proxy: LiveProxy) -> None:
         {"amount": "changed by the reviewer"},
     )
     with logged_in(proxy) as client:
-        told = "<td>released by <bdi>admin</bdi></td>"
-        until(lambda: told in client.get("/console/traffic").text)  # the record comes after
+        cell = "<td>released by <bdi>admin</bdi></td>"
+        until(lambda: cell in client.get("/console/traffic").text)  # the record comes after

@@ -1,4 +1,4 @@
-"""Webhooks: signed, tried again, told to public addresses alone, and none lost by a restart."""
+"""Webhooks: signed, retried, sent to public addresses only, and not lost by a restart."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def config(store_url: str, url: str, **webhook: Any) -> Config:
 
 @asynccontextmanager
 async def running(config: Config, **options: float) -> AsyncIterator[None]:
-    """Run a courier with short waits during the block."""
-    told = {"every_s": 0.02, "first_wait_s": 0.01, **options}
-    courier = Courier(config, DESK_URL, Chat(config.admin, DESK_URL), **told)
+    """Run a courier with short waits within this context."""
+    settings = {"every_s": 0.02, "first_wait_s": 0.01, **options}
+    courier = Courier(config, DESK_URL, Chat(config.admin, DESK_URL), **settings)
     courier.start()
     yield
     await courier.aclose()
@@ -71,7 +71,7 @@ def fresh(id: str = "chatcmpl-held-1", **changed: Any) -> HeldReply:
 
 async def soon(check: Any, within_s: float = 15) -> None:
     async with asyncio.timeout(within_s):
-        while not check():  # noqa: ASYNC110 - what a server's thread has received
+        while not check():  # noqa: ASYNC110 - another thread sets it
             await asyncio.sleep(0.02)
 
 
@@ -86,8 +86,8 @@ def waiting(store_url: str) -> dict[str, int]:
 def test_a_proxy_tells_what_happens_to_a_held_reply(
     start_proxy: StartProxy, receiver: WebhookReceiver
 ) -> None:
-    """Held, then released: ids and facts, a link, a signature that holds, and no text of the
-    exchange.
+    """The events `held` and `released` have ids, facts, a
+    link and a valid signature, and no text of the exchange.
     """
     hook = {"url": receiver.url, "secret": SECRET, "allow_private": True}
     proxy = start_proxy(policy=HOLD, webhooks=[hook], **DESK)
@@ -116,7 +116,7 @@ def test_a_proxy_tells_what_happens_to_a_held_reply(
 
 
 async def test_a_released_reply_can_come_along(store_url: str, receiver: WebhookReceiver) -> None:
-    """With `include_reply` an application gets the reply as the client would, edits included."""
+    """With `include_reply` a message has the reply as the client gets it, edits included."""
     reply = b'{"choices": [{"index": 0, "message": {"content": "old"}, "finish_reason": "stop"}]}'
     await hold(store_url, fresh(reply=reply, path="/chat/completions"))
     queue = ReviewQueue(store_url)
@@ -130,13 +130,13 @@ async def test_a_released_reply_can_come_along(store_url: str, receiver: Webhook
 
 
 async def test_a_failure_is_tried_again(store_url: str, receiver: WebhookReceiver) -> None:
-    """Errors and redirects are failures; the message keeps its id; a success ends it."""
+    """Errors and redirects count as failures; a retry has the same id, and success ends it."""
     receiver.answers = [(500, {}), (302, {"location": receiver.url}), (503, {"retry-after": "1"})]
     await hold(store_url, fresh())
     with capture_logs() as lines:
         await _tried_until_it_arrives(store_url, receiver)
-    told = [each["event"] for each in lines if each["event"].startswith("webhook_")]
-    assert told == ["webhook_failed"] * 3 + ["webhook_sent"]
+    events = [each["event"] for each in lines if each["event"].startswith("webhook_")]
+    assert events == ["webhook_failed"] * 3 + ["webhook_sent"]
 
 
 async def _tried_until_it_arrives(store_url: str, receiver: WebhookReceiver) -> None:
@@ -155,7 +155,7 @@ async def _tried_until_it_arrives(store_url: str, receiver: WebhookReceiver) -> 
 async def test_what_never_arrives_is_given_up(
     tmp_path: Path, receiver: WebhookReceiver, is_gone: bool
 ) -> None:
-    """After the last attempt, or when the receiver says 410, it is counted and not tried again."""
+    """After the last attempt, or a 410, a message is counted as given up and not sent again."""
     store_url = f"sqlite:///{tmp_path}/held.db"
     receiver.answers = [(410 if is_gone else 500, {})] * 20
     await hold(store_url, fresh())
@@ -173,7 +173,7 @@ async def test_what_never_arrives_is_given_up(
 
 
 async def test_a_restart_loses_nothing(tmp_path: Path, receiver: WebhookReceiver) -> None:
-    """What a courier had claimed when it ended is sent by the next one, once its lease is over."""
+    """A message that an ended courier had claimed is sent by the next one, after its lease."""
     store_url = f"sqlite:///{tmp_path}/held.db"
     receiver.answers = [(500, {})]
     await hold(store_url, fresh())
@@ -187,18 +187,18 @@ async def test_a_restart_loses_nothing(tmp_path: Path, receiver: WebhookReceiver
 
 
 async def test_two_proxies_tell_each_event_once(store_url: str, receiver: WebhookReceiver) -> None:
-    """Couriers on one store take what no other one has claimed."""
+    """Couriers on one store take only what no other one has claimed."""
     await hold(store_url, *(fresh(f"chatcmpl-held-{n}") for n in range(40)))
     hooked = config(store_url, receiver.url)
     async with running(hooked), running(hooked), running(hooked):
         await soon(lambda: len(receiver.received) >= 40)
         await asyncio.sleep(0.2)
-    told = [each.json["data"]["review_id"] for each in receiver.received]
-    assert sorted(told) == sorted(f"chatcmpl-held-{n}" for n in range(40))
+    ids_received = [each.json["data"]["review_id"] for each in receiver.received]
+    assert sorted(ids_received) == sorted(f"chatcmpl-held-{n}" for n in range(40))
 
 
 async def test_only_what_was_asked_for_is_told(tmp_path: Path, receiver: WebhookReceiver) -> None:
-    """Neither other events, nor audits, nor what happened long before; expiry is noticed."""
+    """Only the chosen events are sent, no audits and nothing old; an expiry is noticed."""
     store_url = f"sqlite:///{tmp_path}/held.db"
     await hold(
         store_url,
@@ -209,8 +209,8 @@ async def test_only_what_was_asked_for_is_told(tmp_path: Path, receiver: Webhook
     async with running(config(store_url, receiver.url, events=["expired"])):
         await soon(lambda: len(receiver.received) == 2)
         await asyncio.sleep(0.2)
-    told = {each.json["data"]["review_id"]: each.json["type"] for each in receiver.received}
-    assert told == {"late": "review.expired", "old": "review.expired"}
+    types = {each.json["data"]["review_id"]: each.json["type"] for each in receiver.received}
+    assert types == {"late": "review.expired", "old": "review.expired"}
 
 
 # Addresses
@@ -231,7 +231,7 @@ async def test_nothing_is_sent_into_the_own_network(
     assert waiting(store_url)["waiting"] == 1
 
 
-# Words
+# Configuration errors
 
 
 EVENT = ReviewEvent(
@@ -251,7 +251,7 @@ def test_a_plain_secret_signs_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("webhook", "said"),
+    ("webhook", "message"),
     [
         ("{url: 'http://a.example', secret: x}", "url must begin with https://"),
         ("{url: 'https://me@a.example', secret: x}", "url must begin with https://"),
@@ -265,9 +265,9 @@ def test_a_plain_secret_signs_too() -> None:
         ("{url: 'https://a.example', format: slack, queues: []}", "at least 1 item"),
     ],
 )
-def test_a_webhook_that_could_not_work(tmp_path: Path, webhook: str, said: str) -> None:
+def test_a_webhook_that_could_not_work(tmp_path: Path, webhook: str, message: str) -> None:
     path = tmp_path / "proxy.yaml"
     path.write_text(f"webhooks: [{webhook}]\n")
     with pytest.raises(InvalidDocumentError, match="webhooks") as caught:
         load_config(path, {})
-    assert said in str(caught.value)
+    assert message in str(caught.value)

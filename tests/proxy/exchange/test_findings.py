@@ -1,4 +1,4 @@
-"""What the calibrator finds out besides the number reaches the client, on every surface."""
+"""The calibrator's findings besides the number reach the client, on every surface."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ TOLD: list[tuple[str, Json]] = [
 ]
 
 
-def found_by(told: Json) -> Json:
+def found_by(source: Json) -> Json:
     """Return the findings in a member or in one of its choices."""
     names = ("support", "basis", "unsupported", "needs_facts", "act")
-    return {name: told[name] for name in names if name in told}
+    return {name: source[name] for name in names if name in source}
 
 
 def last_seen(proxy: LiveProxy) -> Item:
@@ -66,47 +66,47 @@ def member_of_chat(reply: httpx.Response, is_stream: bool) -> Json:
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
-@pytest.mark.parametrize(("answer", "told"), TOLD)
+@pytest.mark.parametrize(("answer", "found"), TOLD)
 def test_a_chat_completion_has_all_findings(
-    proxy: LiveProxy, answer: str, told: Json, is_stream: bool
+    proxy: LiveProxy, answer: str, found: Json, is_stream: bool
 ) -> None:
-    """The member has them at its top and in its choice, and nothing of what was not found."""
+    """The member has the findings at its top and in its choice, and nothing that was not found."""
     member = member_of_chat(proxy.ask(answer, stream=is_stream), is_stream)
     [choice] = member["choices"]
-    assert found_by(member) == found_by(choice) == told
+    assert found_by(member) == found_by(choice) == found
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_a_response_has_all_findings(start_responses: StartProxy, is_stream: bool) -> None:
-    """The Responses API tells what chat completions tell."""
-    answer, told = FOUND
+    """On `/v1/responses` the member has the same findings as for chat."""
+    answer, found = FOUND
     body = ask(start_responses(), "ok", answer, stream=is_stream).body
     member = (final_of(body) if is_stream else json.loads(body))["pinocchio"]
-    assert found_by(member) == found_by(member["choices"][0]) == told
+    assert found_by(member) == found_by(member["choices"][0]) == found
 
 
 def test_a_legacy_completion_has_all_findings(start_responses: StartProxy) -> None:
-    """So does `/v1/completions`, whose answer begins with a space."""
-    answer, told = FOUND
+    """On `/v1/completions`, where the answer begins with a space, the findings are the same."""
+    answer, found = FOUND
     member = json.loads(completion(start_responses(), answer).body)["pinocchio"]
-    [quoted] = told["unsupported"]
-    told = {**told, "unsupported": [{**quoted, "sentence": f" {answer}"}]}
-    assert found_by(member) == found_by(member["choices"][0]) == told
+    [quoted] = found["unsupported"]
+    found = {**found, "unsupported": [{**quoted, "sentence": f" {answer}"}]}
+    assert found_by(member) == found_by(member["choices"][0]) == found
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_a_message_has_all_findings(
     tmp_path_factory: pytest.TempPathFactory, is_stream: bool
 ) -> None:
-    """So does Anthropic's API, in its finish event where it is streamed."""
-    answer, told = FOUND
+    """On `/v1/messages` the findings are the same, in the finish event of a stream."""
+    answer, found = FOUND
     with MessagesUpstream() as upstream, proxies_before(upstream, tmp_path_factory) as start:
         member = member_in(ask_message(start(), asked(answer, stream=is_stream)), is_stream)
-    assert found_by(member) == found_by(member["choices"][0]) == told
+    assert found_by(member) == found_by(member["choices"][0]) == found
 
 
 def test_the_least_sure_choice_speaks_for_all(proxy: LiveProxy) -> None:
-    """With several choices the top of the member and the headers have that one's findings."""
+    """With several choices, the member's top and the headers have the least sure one's findings."""
     reply = proxy.ask("p=0.9 support=0.95|p=0.2 support=0.1 basis=context|p=0.6", n=3)
     member = reply.json()["pinocchio"]
     assert found_by(member) == {"support": 0.1, "basis": ["context"]}
@@ -115,7 +115,7 @@ def test_the_least_sure_choice_speaks_for_all(proxy: LiveProxy) -> None:
 
 
 def test_what_is_quoted_is_bounded(start_proxy: StartProxy) -> None:
-    """However much a scorer quotes, five sentences of 300 characters are the most."""
+    """However much a scorer quotes, at most five sentences of 300 characters are sent."""
     proxy = start_proxy(scorer=Quoting())
     member = proxy.ask("p=0.3").json()["pinocchio"]
     assert len(member["unsupported"]) == 5
@@ -130,7 +130,7 @@ def test_what_is_quoted_is_bounded(start_proxy: StartProxy) -> None:
 
 
 class Quoting(WordScorer):
-    """Quotes without end, names what nobody knows, and gives a support that is none."""
+    """Quotes without end, gives unknown names, and an impossible support."""
 
     def score_batch(self, items: Sequence[Item]) -> list[Score]:
         found = super().score_batch(items)
@@ -146,7 +146,9 @@ class Quoting(WordScorer):
 
 
 def test_headers_tell_support_and_basis(proxy: LiveProxy) -> None:
-    """Four decimals, and names between commas; no support where there was no context."""
+    """Headers have the support with four decimals and the
+    basis with commas; without context there is no support.
+    """
     headers = proxy.ask("p=0.4 support=0.123456 basis=computed,context").headers
     assert (headers[SUPPORT], headers[BASIS]) == ("0.1235", "context,computed")
     plain = proxy.ask("p=0.4").headers
@@ -154,7 +156,7 @@ def test_headers_tell_support_and_basis(proxy: LiveProxy) -> None:
 
 
 def test_without_a_number_nothing_is_told(start_proxy: StartProxy) -> None:
-    """A reply without a confidence rests on nothing: no basis in headers and member."""
+    """A reply without a confidence has no basis, neither in headers nor in the member."""
     reply = start_proxy(calibrator={"checkpoint": "none"}, scorer=None).ask("p=0.4")
     assert BASIS not in reply.headers
     member = reply.json()["pinocchio"]
@@ -174,7 +176,7 @@ def test_without_a_number_nothing_is_told(start_proxy: StartProxy) -> None:
 def test_a_number_with_a_reservation_has_its_reason(
     proxy: LiveProxy, answer: str, status: str, reason: str
 ) -> None:
-    """An unfamiliar task and a part that was not read are told beside the number."""
+    """An unfamiliar task, or a part that was not read, is the number's status and reason."""
     reply = proxy.ask(answer)
     assert (reply.headers[STATUS], reply.headers[REASON]) == (status, reason)
     assert reply.headers["x-pinocchio-confidence"] == "0.7000"
@@ -202,7 +204,7 @@ def test_the_scorer_gets_the_conversation(proxy: LiveProxy, is_stream: bool) -> 
 def test_instructions_of_other_surfaces_are_messages_too(
     start_responses: StartProxy, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """What Responses call instructions and Anthropic calls system is a system message."""
+    """Responses' `instructions` and Anthropic's `system` reach the scorer as system messages."""
     proxy = start_responses()
     ask(proxy, "ok", "p=0.7", instructions="We close at noon.")
     rules = {"role": "system", "content": "We close at noon."}
@@ -217,7 +219,9 @@ def test_instructions_of_other_surfaces_are_messages_too(
 def test_the_beginning_of_a_very_long_conversation_is_not_looked_at(
     start_responses: StartProxy, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Anthropic's API: 100,000 characters; a response that goes on: what is remembered."""
+    """Of a long conversation the last 100,000 characters
+    count, and for a continued response what is remembered.
+    """
     turns = [("user", "first " * 20_000), ("assistant", "ok"), ("user", "second " * 20_000)]
     messages = [{"role": role, "content": text} for role, text in (*turns, ("user", "p=0.7"))]
     with MessagesUpstream() as upstream, proxies_before(upstream, tmp_path_factory) as start:
@@ -235,7 +239,7 @@ def test_the_beginning_of_a_very_long_conversation_is_not_looked_at(
 
 
 def test_with_attach_off_no_finding_is_told(start_proxy: StartProxy) -> None:
-    """With `attach` off neither header nor member says anything."""
+    """With `attach` off neither headers nor body have any finding."""
     proxy = start_proxy(attach={"headers": False, "body": False})
     reply = proxy.ask(FOUND[0])
     assert not [name for name in reply.headers if name.startswith("x-pinocchio")]

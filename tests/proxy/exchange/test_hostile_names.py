@@ -1,4 +1,4 @@
-"""Names that clients choose: no row, line, page or terminal takes harm from them."""
+"""Names that clients choose do no harm to rows, log lines, pages or terminals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def proxy(start_proxy: StartProxy) -> LiveProxy:
 
 
 def test_a_terminal_gets_no_escapes(proxy: LiveProxy, tmp_path: Path) -> None:
-    """Whatever the model is called, `reviews list`, `reviews show` and `explain` escape it."""
+    """`reviews list`, `reviews show` and `explain` escape a model's name, whatever it is."""
     held = proxy.ask("p=0.1", model=f"say {ESCAPES}")
     review_id = held.headers["x-pinocchio-review-id"]
     request_id = held.headers["x-pinocchio-request-id"]
@@ -44,21 +44,21 @@ def test_a_terminal_gets_no_escapes(proxy: LiveProxy, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", [ESCAPES, "caf\u00e9 \U0001f98a", 'a"b\\\n'])
 def test_escaped_json_says_the_same(text: str) -> None:
-    shown = plain_json(json.dumps({"a": text}, ensure_ascii=False, indent=2))
-    assert json.loads(shown) == {"a": text}
-    assert all(each.isprintable() or each == "\n" for each in shown)
+    output = plain_json(json.dumps({"a": text}, ensure_ascii=False, indent=2))
+    assert json.loads(output) == {"a": text}
+    assert all(each.isprintable() or each == "\n" for each in output)
     assert plain(text).isprintable()
 
 
 def test_a_name_without_end_is_refused(proxy: LiveProxy) -> None:
-    """It would stand in every line, row and page."""
+    """A model's name beyond the limit is refused, as it would be in every line, row and page."""
     refused = proxy.ask("x", model="m" * 5_000_000)
     assert (refused.status_code, error_of(refused)["code"]) == (400, "invalid_model")
     assert proxy.ask("x", model="say " + "m" * 1_000).status_code == 200
 
 
 def test_half_a_surrogate_pair_keeps_nobody_out_of_the_record(proxy: LiveProxy) -> None:
-    """The exchange is recorded, with the name as its escape."""
+    """An exchange whose name has half a surrogate pair is recorded, with the name escaped."""
     body = b'{"model": "say \\ud800", "messages": [{"role": "user", "content": "x"}]}'
     reply = proxy.post_raw(body)
     assert reply.status == 200
@@ -67,7 +67,7 @@ def test_half_a_surrogate_pair_keeps_nobody_out_of_the_record(proxy: LiveProxy) 
 
 
 def test_only_its_owner_reads_the_store(tmp_path: Path) -> None:
-    """Prompts and replies are in it: the file, what SQLite has beside it, and an older file."""
+    """Only its owner can read the store's files, also those beside it and an older one."""
     before = os.umask(0)
     try:
         path = tmp_path / "held.db"

@@ -1,5 +1,5 @@
-"""What a hostile client writes into every field that it can reach harms neither the record nor
-those who read it: rows, chain, commands, pages, metrics, drift, logs on a terminal.
+"""Hostile values in every field that a client can reach harm neither the record
+nor its readers: rows, chain, commands, pages, metrics, drift, logs on a terminal.
 """
 
 from __future__ import annotations
@@ -97,16 +97,16 @@ def is_harmless(text: str) -> bool:
 def test_no_value_harms_the_record_or_its_readers(
     proxy: LiveProxy, store_url: str, tmp_path: Path
 ) -> None:
-    """Each request has its row and each held reply its review, the chain holds, and what people
-    look at shows all of it, escaped.
+    """Each request has its row and each held reply its review,
+    the chain is intact, and people see all of it, escaped.
     """
-    given = [ask(proxy, value, behaviour) for value in VALUES for behaviour in ("ok", "tools")]
-    assert {each.status_code for each in given} == {200, 422}
-    reviews = [each.headers["x-pinocchio-review-id"] for each in given]
-    requests = [each.headers["x-pinocchio-request-id"] for each in given]
+    replies = [ask(proxy, value, behaviour) for value in VALUES for behaviour in ("ok", "tools")]
+    assert {each.status_code for each in replies} == {200, 422}
+    reviews = [each.headers["x-pinocchio-review-id"] for each in replies]
+    requests = [each.headers["x-pinocchio-request-id"] for each in replies]
     engine = sa.create_engine(store_url.replace("postgresql:", "postgresql+psycopg:"))
-    until(lambda: rows(engine, "exchanges") >= len(given))
-    assert rows(engine, "held_replies") == len(given)
+    until(lambda: rows(engine, "exchanges") >= len(replies))
+    assert rows(engine, "held_replies") == len(replies)
     notes = [{"id": id, "is_correct": True, "note": v} for id, v in zip(requests, VALUES)]  # noqa: B905
     lines = "\n".join(json.dumps(note) for note in notes)
     assert proxy.http.post(f"{API}/feedback", content=lines).status_code in (200, 400)
@@ -147,8 +147,8 @@ def _look_at_the_desk(proxy: LiveProxy, reviews: list[str]) -> None:
         page = proxy.desk.get(path, follow_redirects=True)
         assert page.status_code == 200, path
         assert "\0" not in page.text
-        shown = EDITED.sub("", page.text)  # a person edits every character as it is
-        unseen = {each for each in shown if unicodedata.category(each) in ("Cc", "Cf", "Cs")}
+        visible = EDITED.sub("", page.text)  # a person edits every character unescaped
+        unseen = {each for each in visible if unicodedata.category(each) in ("Cc", "Cf", "Cs")}
         assert unseen <= {"\n"}, path
         assert "<script>alert" not in page.text
     listed = proxy.desk.get(f"{API}/reviews", params={"limit": 100}).json()["items"]
@@ -156,7 +156,7 @@ def _look_at_the_desk(proxy: LiveProxy, reviews: list[str]) -> None:
 
 
 def test_a_log_on_a_terminal_has_no_escapes(tmp_path: Path) -> None:
-    """Names that clients choose are shown with their escapes, without a space in them too."""
+    """A log on a terminal shows clients' names escaped, also those without a space."""
     program = (
         "import structlog; from proxy.http.listener.logs import configure_logs;"
         "configure_logs('info');"

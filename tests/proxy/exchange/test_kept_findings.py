@@ -1,4 +1,6 @@
-"""What the calibrator finds out is decided on, recorded, and kept with what it quotes alone."""
+"""The calibrator's findings are decided on and
+recorded, and quotes are kept only with the reply.
+"""
 
 from __future__ import annotations
 
@@ -63,13 +65,13 @@ def texts_in(proxy: LiveProxy, table: str) -> str:
 def test_rules_go_by_what_was_found(
     start_proxy: StartProxy, answer: str, action: str, is_stream: bool
 ) -> None:
-    """Support, basis and act decide; the stream that such a rule needs is buffered."""
+    """Rules can use support, basis and act, and a stream that needs them is buffered."""
     reply = start_proxy(policy=HOLD).ask(answer, stream=is_stream)
     assert reply.headers[ACTION] == action
 
 
 def test_the_record_has_what_was_found(proxy: LiveProxy) -> None:
-    """All but what quotes the reply, as the facts that rules look at."""
+    """The record has all findings that rules can use, and no quote of the reply."""
     found = recorded(proxy, proxy.ask(FOUND[0]).headers[ID])
     [facts] = found.facts
     assert facts.support == 0.12344
@@ -80,11 +82,11 @@ def test_the_record_has_what_was_found(proxy: LiveProxy) -> None:
 
 
 def test_each_choice_keeps_its_own(proxy: LiveProxy) -> None:
-    """The columns are the least sure choice's; what differs in others stands in their facts."""
+    """The record's columns are the least sure choice's; each choice has its own facts."""
     answer = "p=0.9 support=0.95 basis=context|p=0.2 task=unfamiliar|p=0.6 act=code"
     found = recorded(proxy, proxy.ask(answer, n=3).headers[ID])
-    told = [(each.support, each.basis, each.act, each.familiar) for each in found.facts]
-    assert told == [
+    facts = [(each.support, each.basis, each.act, each.familiar) for each in found.facts]
+    assert facts == [
         (0.95, ("context",), "answer", True),
         (None, ("likeness",), "answer", False),
         (None, ("likeness",), "code", True),
@@ -92,7 +94,7 @@ def test_each_choice_keeps_its_own(proxy: LiveProxy) -> None:
 
 
 def test_without_a_score_nothing_was_found(start_proxy: StartProxy) -> None:
-    """An exchange without a number lacks nothing: there was nothing to find."""
+    """An exchange without a number lacks no findings, as there was nothing to find."""
     proxy = start_proxy(calibrator={"checkpoint": "none"}, scorer=None)
     found = recorded(proxy, proxy.ask("p=0.4").headers[ID])
     [facts] = found.facts
@@ -101,7 +103,7 @@ def test_without_a_score_nothing_was_found(start_proxy: StartProxy) -> None:
 
 
 def test_a_replay_decides_as_it_was_decided(start_proxy: StartProxy) -> None:
-    """From the record alone; a record of an older version lacks what was found."""
+    """A replay of the record decides as the proxy did; an older version's record lacks findings."""
     proxy = start_proxy(policy=HOLD, teams={})
     for answer in ("p=0.9 support=0.49 basis=context", "p=0.9 support=0.6 basis=context", "p=0.9"):
         last = proxy.ask(answer).headers[ID]
@@ -125,45 +127,45 @@ def test_a_replay_decides_as_it_was_decided(start_proxy: StartProxy) -> None:
 
 
 def test_what_is_withheld_is_not_quoted(start_proxy: StartProxy) -> None:
-    """The client of a held reply is told what was found, and no sentence of it."""
+    """The client of a held reply gets the findings without any sentence of the reply."""
     proxy = start_proxy(policy=HOLD)
-    answer, told = FOUND
+    answer, found = FOUND
     held = proxy.ask(answer).json()
-    told = {name: value for name, value in told.items() if name != "unsupported"}
-    assert found_by(held["pinocchio"]) == found_by(held["pinocchio"]["choices"][0]) == told
+    found = {name: value for name, value in found.items() if name != "unsupported"}
+    assert found_by(held["pinocchio"]) == found_by(held["pinocchio"]["choices"][0]) == found
     assert "noon" not in json.dumps(held)
     waiting = proxy.http.get(f"/v1/chat/completions/{held['id']}")
     assert "noon" not in waiting.text
-    assert found_by(waiting.json()["pinocchio"]) == told
+    assert found_by(waiting.json()["pinocchio"]) == found
     assert (waiting.headers[SUPPORT], waiting.headers[BASIS]) == ("0.1234", "context,computed")
 
 
 def test_what_is_released_is_told_as_it_was_found(start_proxy: StartProxy) -> None:
-    """Whoever fetches a released reply gets all that was found, with its status and reason."""
+    """A released reply has all its findings, with its status and reason."""
     proxy = start_proxy(policy=HOLD)
-    answer, told = FOUND
+    answer, found = FOUND
     answer += " task=unfamiliar"
     held = proxy.ask(answer).json()
     assert decide(f"sqlite:///{proxy.store_path}", held["id"], "released")
     member = proxy.http.get(f"/v1/chat/completions/{held['id']}").json()["pinocchio"]
-    [quoted] = told["unsupported"]
-    told = {**told, "unsupported": [{**quoted, "sentence": answer}]}
-    assert found_by(member) == found_by(member["choices"][0]) == told
+    [quoted] = found["unsupported"]
+    found = {**found, "unsupported": [{**quoted, "sentence": answer}]}
+    assert found_by(member) == found_by(member["choices"][0]) == found
     assert (member["status"], member["reason"]) == ("unfamiliar", "unfamiliar_task")
 
 
 def test_what_a_reviewer_rewrote_is_not_quoted(start_proxy: StartProxy) -> None:
-    """The client that waits gets the edited text, and no sentence of the one before."""
+    """A client that waits gets the edited text, and no sentence of the earlier one."""
     policy = HOLD.replace("then: hold", "then: {hold: {reply: wait, wait: 20s}}")
     proxy = start_proxy(policy=policy, **DESK)
     with ThreadPoolExecutor() as pool:
-        asked = pool.submit(proxy.ask, FOUND[0])
+        asking = pool.submit(proxy.ask, FOUND[0])
         path = f"{API}/reviews"
         until(lambda: proxy.desk.get(path).json()["items"])
         [held] = proxy.desk.get(path).json()["items"]
         edit = {"verdict": "edit", "content": {"text": "We close at six."}}
         assert proxy.desk.post(f"{path}/{held['id']}/verdict", json=edit).status_code == 200
-        reply = asked.result()
+        reply = asking.result()
     assert reply.json()["choices"][0]["message"]["content"] == "We close at six."
     assert found_by(reply.json()["pinocchio"])["support"] == 0.1234
     assert "noon" not in reply.text
@@ -172,7 +174,7 @@ def test_what_a_reviewer_rewrote_is_not_quoted(start_proxy: StartProxy) -> None:
 
 
 def test_logs_quote_nothing(start_proxy: StartProxy, capsys: pytest.CaptureFixture[str]) -> None:
-    """The line of a request has basis and support, and no words of the reply."""
+    """A request's log line has basis and support, and no words of the reply."""
     proxy = start_proxy(policy=HOLD.replace("grounded", "logged"))
     last = proxy.ask(FOUND[0]).headers[ID]
     recorded(proxy, last)

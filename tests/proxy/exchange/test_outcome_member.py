@@ -9,7 +9,7 @@ from proxy.formats import Choice
 from proxy.http.wire.json_splice import dumps
 from proxy.scoring.scoring import Confidence, Status
 
-STEPS = 10_000  # of a confidence, as it is shown
+STEPS = 10_000  # steps of a confidence as it is shown
 
 
 def outcome_of(confidence: float = 0.73, index: int = 0) -> Outcome:
@@ -20,16 +20,16 @@ def outcome_of(confidence: float = 0.73, index: int = 0) -> Outcome:
 
 
 def test_every_confidence_that_is_shown_is_written_alike() -> None:
-    """In the object and for its only choice, and as the header has it."""
+    """Object, choice and header have the same decimals of a confidence."""
     outcome = outcome_of()
     for step in range(STEPS + 1):
         outcome.confidence = step / STEPS
         outcome.choices = [(outcome.choices[0][0], Confidence(step / STEPS, Status.SCORED), None)]
-        told = dumps(outcome.member())
+        written = dumps(outcome.member())
         value = dumps(round(step / STEPS, 4))
-        assert told.count(b'"confidence":' + value + b",") == 2, told
-        shown = dict(outcome.headers())[b"x-pinocchio-confidence"]
-        assert float(shown) == round(step / STEPS, 4)
+        assert written.count(b'"confidence":' + value + b",") == 2, written
+        header = dict(outcome.headers())[b"x-pinocchio-confidence"]
+        assert float(header) == round(step / STEPS, 4)
 
 
 def test_the_choices_of_a_reply_are_all_told() -> None:

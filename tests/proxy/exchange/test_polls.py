@@ -1,4 +1,4 @@
-"""A client that asks again for what is held is no traffic: counted, and explained as the hold."""
+"""A client that asks again for a held reply is no traffic: it is counted as a poll of the hold."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def rows(proxy: LiveProxy, query: str) -> list[Any]:
 
 
 def poll(proxy: LiveProxy, times: int) -> list[httpx.Response]:
-    """Asks once, and so many times again while nobody decides."""
+    """Ask once, and as often again while nobody decides."""
     found = [ask(proxy, asked("p=0.1")) for _ in range(times + 1)]
     until(lambda: rows(proxy, "SELECT count(*) FROM polls") == [(times,)])
     until(lambda: rows(proxy, "SELECT count(*) FROM exchanges") != [(0,)])
@@ -55,7 +55,7 @@ def poll(proxy: LiveProxy, times: int) -> list[httpx.Response]:
 
 
 def test_who_asks_again_makes_one_exchange(holding: LiveProxy) -> None:
-    """In the record, the traffic page, samples, monitors, replays and totals; polls are counted."""
+    """Polls count as one exchange in record, traffic, samples, monitors, replays and totals."""
     first, *others = poll(holding, 12)
     assert {each.headers[REVIEW_ID] for each in others} == {first.headers[REVIEW_ID]}
     assert len({each.headers[REQUEST_ID] for each in others}) == 12, "each has an id of its own"
@@ -73,7 +73,7 @@ def test_who_asks_again_makes_one_exchange(holding: LiveProxy) -> None:
 
 
 def test_a_released_call_that_is_fetched_is_no_exchange_either(holding: LiveProxy) -> None:
-    """What came of the hold is told with its last poll."""
+    """A released call that is fetched is no exchange, and the last poll has its outcome."""
     [first] = poll(holding, 0)
     assert decide(holding, first.headers[REVIEW_ID], RELEASED)
     assert ask(holding, asked("p=0.1")).status_code == 200
@@ -82,14 +82,14 @@ def test_a_released_call_that_is_fetched_is_no_exchange_either(holding: LiveProx
 
 
 def test_the_log_has_few_lines_of_polls(holding: LiveProxy) -> None:
-    """The first, the tenth, and the one with which the answer changes."""
+    """The log has a line of the first poll, the tenth, and one whose answer differs."""
     with structlog.testing.capture_logs() as lines:
         first, *_ = poll(holding, 12)
         assert decide(holding, first.headers[REVIEW_ID], RELEASED)
         ask(holding, asked("p=0.1"))
         until(lambda: rows(holding, "SELECT count(*) FROM polls") == [(13,)])
-    told = [(line.get("polls"), line["action"]) for line in lines if line["event"] == "request"]
-    assert told == [(None, "hold"), (1, "hold"), (10, "hold"), (13, "deliver")]
+    polls = [(line.get("polls"), line["action"]) for line in lines if line["event"] == "request"]
+    assert polls == [(None, "hold"), (1, "hold"), (10, "hold"), (13, "deliver")]
 
 
 def test_a_thousand_polls_are_five_lines() -> None:
@@ -110,13 +110,13 @@ def explain(proxy: LiveProxy, folder: Path, id: str, *options: str) -> str:
 
 
 def test_a_poll_is_explained_as_the_hold(holding: LiveProxy, tmp_path: Path) -> None:
-    """By its own id, with the exchange that is held, where it stands and how often it was asked."""
+    """A poll's id is explained by the held exchange, its state and the number of polls."""
     first, _, last = poll(holding, 2)
     id, held = last.headers[REQUEST_ID], first.headers[REVIEW_ID]
-    told = explain(holding, tmp_path, id).splitlines()
-    assert told[0] == f"{id} asked again for the reply that is held as {held}"
-    assert told[1].startswith(first.headers[REQUEST_ID])
-    assert told[-1] == (f"review {held}: waits for a reviewer; its client asked again 2 times")
+    output = explain(holding, tmp_path, id).splitlines()
+    assert output[0] == f"{id} asked again for the reply that is held as {held}"
+    assert output[1].startswith(first.headers[REQUEST_ID])
+    assert output[-1] == (f"review {held}: waits for a reviewer; its client asked again 2 times")
     assert decide(holding, held, RELEASED)
     values = json.loads(explain(holding, tmp_path, id, "--json"))
     assert (values["is_poll"], values["request_id"]) == (True, first.headers[REQUEST_ID])
@@ -125,18 +125,18 @@ def test_a_poll_is_explained_as_the_hold(holding: LiveProxy, tmp_path: Path) -> 
 
 
 def test_feedback_on_what_a_poll_brought_is_on_the_hold(holding: LiveProxy) -> None:
-    """The client knows the released reply by the id of the request that asked for it again."""
+    """Feedback under the id of the poll that brought the released reply counts for the hold."""
     first, *others = poll(holding, 2)
     ids = [each.headers[REQUEST_ID] for each in others]
     labels = [{"request_id": id, "correct": False} for id in ids]
-    told = holding.http.post("/pinocchio/v1/feedback", json={"feedback": labels}).json()
-    assert told["kept"] == 2
+    answer = holding.http.post("/pinocchio/v1/feedback", json={"feedback": labels}).json()
+    assert answer["kept"] == 2
     kept = rows(holding, "SELECT request_id, is_correct FROM feedback")
     assert kept == [(first.headers[REQUEST_ID], 0)]
 
 
 def test_polls_are_kept_as_long_as_exchanges(holding: LiveProxy) -> None:
-    """Deleted when their time comes, and not before."""
+    """Polls are deleted when the exchanges of their age are, and not before."""
     poll(holding, 3)
     url = f"sqlite:///{holding.store_path}"
     for keep_days, left in ((1.0, 3), (1e-9, 0)):

@@ -1,4 +1,6 @@
-"""What coding agents add beside the user's words is neither the question nor hidden from people."""
+"""What coding agents add beside the user's words
+is no part of the question, but visible to people.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ BASH = [{"name": "Bash", "input_schema": {"type": "object"}}]
 
 
 def claude_code(cch: str = "1a2b3") -> dict[str, Any]:
-    """Return a request as Claude Code 2.1 writes it: reminders by the user, agents listed after."""
+    """Return a request as Claude Code 2.1 writes it:
+    with reminders, and agents listed afterwards.
+    """
     return {
         "system": [
             {"type": "text", "text": BILLING.replace("1a2b3", cch)},
@@ -41,7 +45,7 @@ def claude_code(cch: str = "1a2b3") -> dict[str, Any]:
 
 
 def test_claude_codes_question_is_the_users_text() -> None:
-    """Row, page and calibrator get the user's words, and no reminder or later instructions."""
+    """Row, page and calibrator get the user's words without reminders or later instructions."""
     assert MESSAGES.last_question(claude_code()) == "List the files here."
     question = MESSAGES.question(claude_code())
     assert question.text.startswith("User request: List the files here.\n\n")
@@ -50,14 +54,14 @@ def test_claude_codes_question_is_the_users_text() -> None:
 
 
 def test_the_attribution_does_not_change_what_the_calibrator_reads() -> None:
-    """The line that changes with every request is in no message of the conversation."""
+    """The attribution, which changes with every request, is in no message of the conversation."""
     one, other = (MESSAGES.question(claude_code(cch)).all_messages() for cch in ("11111", "22222"))
     assert one == other
     assert "Working directory: /srv/app" in str(one)
 
 
 def instructed(text: str) -> list[tuple[Format, dict[str, Any]]]:
-    """Return requests of all forms in which instructions are written, with these instructions."""
+    """Return requests with these instructions in each form in which they can be written."""
     asking: dict[str, Any] = {"role": "user", "content": "List the files here."}
     parts = [{"type": "text", "text": text}]
     found: list[tuple[Format, dict[str, Any]]] = [
@@ -76,17 +80,17 @@ def instructed(text: str) -> list[tuple[Format, dict[str, Any]]]:
 
 @pytest.mark.parametrize("form", range(len(instructed(""))))
 def test_the_attribution_counts_nowhere(form: int) -> None:
-    """In no form of instructions does it change question, conversation or digest of a request."""
-    told: list[Any] = []
+    """A changed attribution changes neither question, conversation nor digest, in any form."""
+    readings: list[Any] = []
     for cch in ("1a2b3", "2b3c4"):
         text = f"{BILLING.replace('1a2b3', cch)}\nBe brief."
         format, payload = instructed(text)[form]
         question = format.question(payload)
         digest = digest_of_request(request_of(json.dumps(payload).encode(), format))
-        told.append((question.text, str(question.all_messages()), digest))
+        readings.append((question.text, str(question.all_messages()), digest))
         assert format.last_question(payload) == "List the files here."
-    assert told[0] == told[1]
-    assert "billing" not in told[0][0] + told[0][1]
+    assert readings[0] == readings[1]
+    assert "billing" not in readings[0][0] + readings[0][1]
 
 
 def test_additions_do_not_change_a_calls_confidence() -> None:
@@ -104,19 +108,19 @@ def test_additions_do_not_change_a_calls_confidence() -> None:
 
 
 def test_codexs_surroundings_are_not_the_question() -> None:
-    """Neither a message of the surroundings alone nor their block is what the user asks."""
+    """A message or block that describes Codex's surroundings is not the user's question."""
     around = "<environment_context>\n  <cwd>/srv/app</cwd>\n</environment_context>"
-    given = [
+    messages = [
         {"role": "user", "content": [{"type": "input_text", "text": "Run the tests."}]},
         {"role": "user", "content": [{"type": "input_text", "text": around}]},
     ]
-    assert RESPONSES.last_question({"input": given}) == "Run the tests."
-    assert RESPONSES.question({"input": given}).text == "Run the tests."
+    assert RESPONSES.last_question({"input": messages}) == "Run the tests."
+    assert RESPONSES.question({"input": messages}).text == "Run the tests."
 
 
 @pytest.mark.parametrize("format", [CHAT, MESSAGES])
 def test_results_after_the_question_do_not_replace_it(format: Format) -> None:
-    """In the middle of a run the last words of the user stay the question."""
+    """In the middle of a run, the user's last words stay the question."""
     result = {"type": "tool_result", "tool_use_id": "t", "content": "a.py"}
     messages = [
         {"role": "user", "content": "List the files here."},
@@ -128,7 +132,7 @@ def test_results_after_the_question_do_not_replace_it(format: Format) -> None:
 
 @pytest.mark.parametrize("format", [CHAT, MESSAGES])
 def test_a_conversation_without_asides_is_read_as_it_is(format: Format) -> None:
-    """The calibrator gets the client's own messages, unless there is something to leave out."""
+    """Without anything to leave out, the calibrator gets the client's own message objects."""
     messages = [{"role": "user", "content": "Is 3 <4 and <b>bold</b>?"}]
     assert format.question({"messages": messages}).all_messages()[0] is messages[0]
 
@@ -144,12 +148,12 @@ def test_a_conversation_without_asides_is_read_as_it_is(format: Format) -> None:
     ],
 )
 def test_the_users_own_words(text: str, own: str) -> None:
-    """Whole blocks are left out; what has no end is text."""
+    """Whole blocks of reminders are left out; a block without an end is text."""
     assert without_asides(text) == own
 
 
 def test_many_openings_take_linear_time() -> None:
-    """A megabyte of openings without an end is read in a moment."""
+    """A megabyte of openings without an end is read in linear time."""
     begun = time.perf_counter()
     without_asides("<system-reminder>" * 60_000)
     without_asides("<system-reminder></system-reminder>x" * 30_000)

@@ -1,4 +1,4 @@
-"""Text taken out of many events at once is the text that each of them adds."""
+"""Text taken out of many events at once is the text that the events add one by one."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ EVENTS = st.lists(TEXTS.map(lambda text: chunk({"content": text})) | ODD, max_si
 
 @given(EVENTS, st.integers(1, 5), st.booleans())
 def test_the_completion_is_the_same(events: list[bytes], at_once: int, is_known: bool) -> None:
-    """However many events arrive at once, alike or not, they give what each alone would."""
+    """Many events at once, alike or not, give what each alone would."""
     singly, together = CHAT.assembler(), CHAT.assembler()
     stream = [BEGIN, *events]
     for event in EventReader().feed(b"".join(stream)):
@@ -59,7 +59,7 @@ def test_the_completion_is_the_same(events: list[bytes], at_once: int, is_known:
 
 
 def test_what_follows_text_is_left() -> None:
-    """Alike events are taken up to the last one; what comes after them is not."""
+    """Alike events are taken up to the last one, and nothing after it."""
     assembler = CHAT.assembler()
     assert assembler.add_unmarked(BEGIN + chunk({"content": "a"})) == b""
     text, end = chunk({"content": "b"}) + chunk({"content": '"c"'}), event_bytes(b"[DONE]")
@@ -69,7 +69,7 @@ def test_what_follows_text_is_left() -> None:
 
 
 def test_an_event_that_only_looks_alike_is_not_taken() -> None:
-    """An event between the same bytes that is not one string adds nothing here."""
+    """An event with the same beginning and end that is not one string is not taken."""
     event = chunk({"content": "x"})
     pieces = Pieces()
     known = alike(event, pieces)
@@ -87,12 +87,12 @@ def test_an_event_that_only_looks_alike_is_not_taken() -> None:
 
 
 def test_text_that_stands_twice_tells_nothing() -> None:
-    """Where two members are called `content`, no event says which bytes are the text."""
+    """An event with two members `content` does not show which bytes are the text."""
     assert alike(chunk({"content": "x"}, vendor={"content": "y"}), Pieces()) is None
 
 
 def test_parted_events() -> None:
-    """The first events are parted from the others at their blank line."""
+    """Events are split at the blank line after the given number."""
     assert split_events(b"a\n\nb\n\nc\n\n", 2) == (b"a\n\nb\n\n", b"c\n\n")
     assert split_events(b"a\n\n", 3) == (b"a\n\n", b"")
 
@@ -115,8 +115,8 @@ AMBIGUOUS = (
     )
 )
 def test_a_strict_reading_finds_what_each_event_says_by_itself(events: list[bytes]) -> None:
-    """Where a policy decides, text is taken by its likeness too, and no event is thought clear that
-    readers could take for two.
+    """A strict reading takes text by its likeness too, and takes
+    no event for clear that readers could read in two ways.
     """
     plain, strict = CHAT.assembler(), CHAT.assembler()
     strict.reading.is_strict = True
@@ -137,7 +137,7 @@ def strict_after(*events: bytes) -> Any:
 
 @pytest.mark.parametrize("event", AMBIGUOUS)
 def test_what_is_ambiguous_teaches_nothing(event: bytes) -> None:
-    """An event that readers could take for two makes none like it clear."""
+    """An event like an ambiguous one is ambiguous as well."""
     assembler = strict_after(BEGIN, event)
     (again,) = EventReader().feed(event)
     assembler.add(again)
@@ -148,7 +148,7 @@ def test_what_is_ambiguous_teaches_nothing(event: bytes) -> None:
     "text", [b"\x01", b"\x1f", b'"', b"\\", b"\xff", b'"},"more":{"content":"x', b"\t"]
 )
 def test_text_that_is_no_plain_string_is_parsed(text: bytes) -> None:
-    """Between the same bytes there may be something else than the characters of a string."""
+    """Bytes between the same beginning and end that are no plain string are parsed."""
     assembler = strict_after(BEGIN, chunk({"content": "a"}), chunk({"content": "b"}))
     raw = TEXT.replace(b"secret", text)
     event = Event(raw, raw[6:-2].decode(errors="replace"))
@@ -158,7 +158,7 @@ def test_text_that_is_no_plain_string_is_parsed(text: bytes) -> None:
 
 
 def test_bytes_that_overlap_are_not_alike() -> None:
-    """The end of what stands before a text and the beginning of what follows may be one byte."""
+    """An event in which beginning and end share one byte is not alike."""
     known = alike(TEXT, Pieces())
     assert known is not None
     assert known.add(TEXT)

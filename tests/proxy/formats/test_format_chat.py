@@ -1,4 +1,4 @@
-"""Completions and chunks: the same choices whole or streamed; no chunk is an exception."""
+"""Completions and chunks: the same choices whole or streamed; no chunk raises an exception."""
 
 from __future__ import annotations
 
@@ -79,10 +79,10 @@ def add(assembler: ChatAssembler, chunk: Json) -> list[int]:
     """
     raw = event_bytes(dumps(chunk))
     (event,) = EventReader().feed(raw)
-    sight = assembler.add(event)
-    concerns_us = sight.finished or sight.is_end or sight.is_error or sight.calls_tool
+    meaning = assembler.add(event)
+    concerns_us = meaning.finished or meaning.is_end or meaning.is_error or meaning.calls_tool
     assert not concerns_us or CHAT.marks.search(raw)
-    return list(sight.finished)
+    return list(meaning.finished)
 
 
 def assembled(*chunks: Json) -> ChatAssembler:
@@ -114,12 +114,12 @@ def tool_calls(*deltas: Any) -> Any:
     return message_of(*({"tool_calls": [each]} for each in deltas))["tool_calls"]
 
 
-# --- whole and streamed are the same ------------------------------------------------------------
+# --- whole and streamed -------------------------------------------------------------------------
 
 
 @given(completions())
 def test_streaming_a_completion_and_assembling_it_gives_it_back(completion: Json) -> None:
-    """Choices, tool calls, logprobs, head and usage survive the way through chunks."""
+    """A completion written as chunks and assembled again has its choices, head and usage."""
     chunks = streamed(completion, **WITH_USAGE)
     assembler = assembled(*chunks)
     assert assembler.choices() == CHAT.choices(completion)
@@ -128,7 +128,7 @@ def test_streaming_a_completion_and_assembling_it_gives_it_back(completion: Json
 
 @given(completions(), st.randoms(use_true_random=False))
 def test_interleaved_choices_are_told_apart(completion: Json, rng: Any) -> None:
-    """With n > 1 the chunks of the choices may come in any mixture."""
+    """With n > 1 the chunks of the choices may be interleaved in any way."""
     chunks = streamed(completion)
     waiting = [chunks[i : i + 2] for i in range(0, len(chunks), 2)]
     mixed = []
@@ -140,7 +140,7 @@ def test_interleaved_choices_are_told_apart(completion: Json, rng: Any) -> None:
 
 @given(completions())
 def test_the_member_and_the_usage_stand_where_clients_expect_them(completion: Json) -> None:
-    """Our member is in a finish chunk; usage comes last, with no choices, and only if asked for."""
+    """The member is in a finish chunk; usage comes last without choices, where it was asked for."""
     chunks = streamed({**completion, "pinocchio": {"a": 1}}, **WITH_USAGE)
     assert [chunk.get("pinocchio") for chunk in chunks][-2:] == [{"a": 1}, None]
     assert chunks[-2]["choices"][0]["finish_reason"]
@@ -151,7 +151,7 @@ def test_the_member_and_the_usage_stand_where_clients_expect_them(completion: Js
 
 
 def test_half_a_surrogate_pair_can_be_streamed() -> None:
-    """What JSON can escape and UTF-8 cannot hold does not break a stream of ours."""
+    """Half a surrogate pair, which JSON can escape and UTF-8 cannot hold, can be streamed."""
     message = {"role": "assistant", "content": "\ud83d"}
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
     (back,) = assembled(*streamed({"id": "c", "choices": [choice]})).choices()
@@ -162,7 +162,7 @@ def test_half_a_surrogate_pair_can_be_streamed() -> None:
 
 
 def test_text_refusal_and_reasoning_grow() -> None:
-    """Strings of a message are put together in their order, each under its own name."""
+    """Pieces of a message's strings are joined in order, each under its own name."""
     message = message_of(
         {"role": "assistant", "content": "", "refusal": None},
         {"reasoning_content": "hm"},
@@ -181,7 +181,7 @@ def test_text_refusal_and_reasoning_grow() -> None:
 
 
 def test_unknown_members_of_a_delta_are_kept() -> None:
-    """What we do not know is part of the message: objects merge, lists grow."""
+    """Unknown members of a delta are part of the message: objects merge, lists grow."""
     message = message_of(
         {"audio": {"id": "x", "data": "AA"}, "annotations": [1]},
         {"audio": {"id": "x", "data": "BB", "expires_at": 5}, "annotations": [2], "n": 1},
@@ -194,7 +194,7 @@ def test_unknown_members_of_a_delta_are_kept() -> None:
 
 
 def test_parallel_calls_merge_by_index() -> None:
-    """With an index, pieces of several calls may alternate, and the id stands in the first only."""
+    """Pieces of calls with an index may alternate, and only the first has the id."""
     assert tool_calls(
         {"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": ""}},
         {"index": 1, "id": "b", "type": "function", "function": {"name": "g", "arguments": ""}},
@@ -208,7 +208,7 @@ def test_parallel_calls_merge_by_index() -> None:
 
 
 def test_calls_without_an_index_are_told_apart_by_their_ids() -> None:
-    """Another id begins another call; no id, or the same one again, goes on with the last."""
+    """Without an index another id begins another call, and no id or the same one continues it."""
     assert tool_calls(
         {"id": "a", "function": {"name": "f", "arguments": "1"}},
         {"function": {"arguments": "2"}},
@@ -222,7 +222,7 @@ def test_calls_without_an_index_are_told_apart_by_their_ids() -> None:
 
 
 def test_calls_that_are_no_functions_are_kept() -> None:
-    """Custom tools stream their input as text, and members we do not know stay with their call."""
+    """Custom tools stream their input as text, and unknown members stay with their call."""
     assert tool_calls(
         {"index": 0, "id": "a", "type": "custom", "custom": {"name": "sh", "input": "rm"}},
         {"index": 0, "custom": {"input": " -r"}, "extra": {"signature": "x"}},
@@ -237,7 +237,7 @@ def test_calls_that_are_no_functions_are_kept() -> None:
 
 
 def test_indices_with_gaps_make_no_empty_calls() -> None:
-    """Some upstreams count tool calls from 1; there is no call before the first."""
+    """Calls that an upstream counts from 1 have no empty call before them."""
     assert tool_calls({"index": 1, "id": "a", "function": {"name": "f"}}) == [
         {"id": "a", "function": {"name": "f"}}
     ]
@@ -245,14 +245,14 @@ def test_indices_with_gaps_make_no_empty_calls() -> None:
 
 @pytest.mark.parametrize("index", [10**9, 10**30, -1, "0", "x", 1.5, None, [], {}, True])
 def test_hostile_call_indices_cost_nothing(index: Any) -> None:
-    """An index that no upstream means builds no huge list and loses no call."""
+    """A hostile index of a call builds no huge list and loses no call."""
     listed = tool_calls({"index": index, "id": "a", "function": {"name": "f", "arguments": "{}"}})
     assert listed == [{"id": "a", "function": {"name": "f", "arguments": "{}"}}]
 
 
 @pytest.mark.parametrize("index", [10**9, -1, "0", 1.5, None])
 def test_hostile_choice_indices_cost_nothing(index: Any) -> None:
-    """The same for choices: one choice with its text, under a plausible index."""
+    """A hostile index of a choice gives one choice with its text, under a plausible index."""
     chunk = {"choices": [{"index": index, "delta": {"content": "a"}, "finish_reason": "stop"}]}
     assembler = ChatAssembler()
     (finished,) = add(assembler, chunk)
@@ -274,7 +274,7 @@ def test_hostile_choice_indices_cost_nothing(index: Any) -> None:
     ],
 )
 def test_chunks_without_choices_finish_nothing(chunk: Json) -> None:
-    """Usage chunks, nulls and nonsense are passed over."""
+    """Chunks of usage, nulls and nonsense finish no choice."""
     assembler = ChatAssembler()
     assert add(assembler, chunk) == []
     assert assembler.choices() == []
@@ -298,7 +298,7 @@ def test_chunks_without_choices_finish_nothing(chunk: Json) -> None:
     ],
 )
 def test_malformed_deltas_are_survived(part: Json) -> None:
-    """A part that is not what it should be neither raises nor hides what follows."""
+    """A malformed part of a delta neither raises an exception nor hides what follows."""
     follow = {"choices": [{"index": 0, "delta": {"more": "x"}, "finish_reason": "stop"}]}
     assembler = ChatAssembler()
     assert add(assembler, {"choices": [{"index": 0, **part}]}) == []
@@ -308,7 +308,7 @@ def test_malformed_deltas_are_survived(part: Json) -> None:
 
 
 def test_absurdly_nested_deltas_are_survived() -> None:
-    """Two deltas nested to the limit of the JSON reader cannot exhaust the stack."""
+    """Two deltas nested to the JSON reader's limit do not exhaust the stack."""
     text = '{"a":' * 900 + "1" + "}" * 900
     chunk = {"choices": [{"delta": {"deep": json.loads(text)}, "finish_reason": None}]}
     end = {"choices": [{"delta": {}, "finish_reason": "stop"}]}
@@ -317,7 +317,7 @@ def test_absurdly_nested_deltas_are_survived() -> None:
 
 
 def test_logprobs_grow_chunk_by_chunk() -> None:
-    """The logprobs that a client asked for are whole in the assembled completion."""
+    """The assembled completion has all log-probabilities of its chunks."""
     first = {"content": [{"token": "a"}], "refusal": None}
     second = {"content": [{"token": "b"}], "refusal": None}
     assembler = assembled(
@@ -331,7 +331,7 @@ def test_logprobs_grow_chunk_by_chunk() -> None:
 
 
 def test_a_choice_finishes_once() -> None:
-    """A finish_reason that is repeated, on a usage chunk for one, is no second finish."""
+    """A repeated finish_reason, for example on a usage chunk, is no second finish."""
     assembler = ChatAssembler()
     assert add(assembler, delta({"content": "a"}, finish_reason=None)) == []
     assert add(assembler, delta({}, finish_reason="length")) == [0]
@@ -340,7 +340,7 @@ def test_a_choice_finishes_once() -> None:
 
 
 def test_the_head_is_the_first_chunks_and_the_usage_the_last() -> None:
-    """id, created and unknown members come from the first chunk that has an id."""
+    """id, created and unknown members are those of the first chunk that has an id."""
     assembler = assembled(
         {"choices": []},
         {"id": "x", "model": "m-2", "created": 5, "object": "chat.completion.chunk", "tier": "a"},
@@ -391,7 +391,7 @@ def test_choices_of_a_completion() -> None:
     ],
 )
 def test_what_is_no_completion_has_no_choices(completion: Json) -> None:
-    """One unreadable choice is enough: nothing is scored that was not understood."""
+    """A completion with one unreadable choice has no choices, so that nothing unread is scored."""
     assert CHAT.choices(completion) == []
 
 
@@ -412,7 +412,7 @@ def test_what_is_no_completion_has_no_choices(completion: Json) -> None:
     ],
 )
 def test_json_object(data: bytes | str, expected: Json | None) -> None:
-    """An object in UTF-8, or None for everything else; into UTF-16 nothing could be spliced."""
+    """The reader returns an object in UTF-8, or None: nothing could be inserted into UTF-16."""
     assert json_object(data) == expected
 
 
@@ -433,20 +433,20 @@ def test_json_object(data: bytes | str, expected: Json | None) -> None:
     ],
 )
 def test_annotating_an_event(raw: bytes, expected: bytes) -> None:
-    """The member goes into the chunk; line ends and other fields of the event stay."""
+    """The member is inserted into the chunk; line ends and other fields of the event stay."""
     (event,) = EventReader().feed(raw)
     assert CHAT.annotate_event(event, {"c": 1}) == expected
 
 
 def test_an_event_of_broken_utf8_can_be_annotated() -> None:
-    """Bytes that are not UTF-8 do not keep the confidence from arriving."""
+    """The member can be inserted into an event that is not UTF-8."""
     (event,) = EventReader().feed(b'data: {"a":"\xff"}\n\n')
     (annotated,) = EventReader().feed(CHAT.annotate_event(event, {"c": 1}))
     assert json.loads(annotated.data or "") == {"a": "\ufffd", "pinocchio": {"c": 1}}
 
 
 def test_annotation_can_be_taken_out_again() -> None:
-    """Without the member, a chunk is byte for byte what upstream sent."""
+    """Without the member, a chunk has upstream's bytes."""
     raw = b'id: 1\r\ndata: {"id":"x", "n":1E5,"choices":[{"finish_reason":"stop"}]}\r\n\r\n'
     (event,) = EventReader().feed(raw)
     assert CHAT.annotate_event(event, {"c": 1}).replace(b',"pinocchio":{"c":1}', b"") == raw

@@ -33,8 +33,8 @@ def completions(draw: st.DrawFn) -> Json:
         "created": 1,
         "model": "m",
         "choices": [
-            {"text": text, "index": i, "logprobs": told, "finish_reason": "stop"}
-            for i, (text, told) in enumerate(drawn)
+            {"text": text, "index": i, "logprobs": values, "finish_reason": "stop"}
+            for i, (text, values) in enumerate(drawn)
         ],
         "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3},
     }
@@ -49,7 +49,7 @@ def assembled(stream: list[bytes]) -> CompletionsAssembler:
 
 @given(completions())
 def test_a_stream_says_what_the_object_says(completion: Json) -> None:
-    """A completion written as a stream and put together again is the same completion."""
+    """A completion written as a stream and assembled again is the same completion."""
     assembler = assembled(COMPLETIONS.events(completion, WITH_USAGE))
     assert assembler.completion() == completion
     assert assembler.choices() == COMPLETIONS.choices(completion)
@@ -58,7 +58,7 @@ def test_a_stream_says_what_the_object_says(completion: Json) -> None:
 
 @given(completions(), st.lists(st.integers(1, 40)))
 def test_any_split_gives_the_same_choices(completion: Json, cuts: list[int]) -> None:
-    """Wherever the bytes are split, the choices and the bytes are the same."""
+    """Choices and bytes are the same wherever the bytes are split."""
     stream = b"".join(COMPLETIONS.events(completion, {}))
     reader, assembler, seen, at = EventReader(), CompletionsAssembler(), b"", 0
     for size in [*cuts, len(stream)]:
@@ -71,7 +71,7 @@ def test_any_split_gives_the_same_choices(completion: Json, cuts: list[int]) -> 
 
 
 def test_every_relevant_event_is_found() -> None:
-    """The finish of a choice, an error and [DONE] bear a mark; a piece of text does not."""
+    """Finishes, errors and [DONE] have a mark, and pieces of text have none."""
     piece = {"choices": [{"text": "a", "index": 0, "logprobs": None, "finish_reason": None}]}
     finish = {"choices": [{"text": "", "index": 0, "finish_reason": "length"}]}
     assert not COMPLETIONS.marks.search(event_bytes(dumps(piece)))
@@ -81,12 +81,17 @@ def test_every_relevant_event_is_found() -> None:
 
 
 def test_deltas_grow_choice_by_choice() -> None:
-    """Texts and logprobs of interleaved choices grow apart; each finishes once."""
+    """Texts and log-probabilities of interleaved choices grow separately; each finishes once."""
     assembler = CompletionsAssembler()
     sights = []
     for index, text, reason in [(0, "a", None), (1, "x", None), (0, "b", "stop"), (1, "y", "stop")]:
-        told = {"tokens": [text], "token_logprobs": [-1.0]}
-        choice = {"index": index, "text": text, "logprobs": told, "finish_reason": reason}
+        logprobs_of_text = {"tokens": [text], "token_logprobs": [-1.0]}
+        choice = {
+            "index": index,
+            "text": text,
+            "logprobs": logprobs_of_text,
+            "finish_reason": reason,
+        }
         [event] = EventReader().feed(event_bytes(dumps({"id": "c", "choices": [choice]})))
         sights.append(assembler.add(event).finished)
     assert sights == [(), (), (0,), (1,)]
@@ -101,13 +106,13 @@ def test_deltas_grow_choice_by_choice() -> None:
     "chunk", ["[]", "7", "{}", '{"choices":7}', '{"choices":[7,{"index":"a","text":7}]}', "nan"]
 )
 def test_no_chunk_is_an_exception(chunk: str) -> None:
-    """What is no chunk of a completion changes nothing and raises nothing."""
+    """A chunk of another kind changes nothing and raises no exception."""
     assembler = assembled([event_bytes(chunk.encode())])
     assert all(choice.message["content"] == "" for choice in assembler.choices())
 
 
 def test_the_question_is_the_prompt() -> None:
-    """One prompt, alone or in a list, is the question and what the user said last."""
+    """One prompt, alone or in a list, is the question and the user's last text."""
     for prompt in ("Why?", ["Why?"]):
         assert COMPLETIONS.question({"prompt": prompt}).text == "Why?"
         assert COMPLETIONS.last_question({"prompt": prompt}) == "Why?"
@@ -127,7 +132,7 @@ def test_the_question_is_the_prompt() -> None:
     ],
 )
 def test_some_prompts_cannot_be_scored(payload: Json, reason: str) -> None:
-    """A prompt that is no single text, or stands in the answer too, says why it has no number."""
+    """A prompt that is no single text, or is repeated in the answer, has a reason for no number."""
     with pytest.raises(NotScorableError) as raised:
         COMPLETIONS.question(payload)
     assert raised.value.reason == reason
@@ -135,13 +140,13 @@ def test_some_prompts_cannot_be_scored(payload: Json, reason: str) -> None:
 
 @pytest.mark.parametrize("completion", [{}, {"choices": 7}, {"choices": [{"message": {}}]}])
 def test_what_is_no_completion_has_no_choices(completion: Json) -> None:
-    """An object of another format, a chat completion for one, is none of this format."""
+    """An object of another format, such as a chat completion, has no choices."""
     assert COMPLETIONS.choices(completion) == []
 
 
 def test_the_placeholder_is_a_completion() -> None:
-    """It has the id, the text and an ending that is a filter's."""
-    told = COMPLETIONS.placeholder("Wait.", id="cmpl-held-1", created=5, model="m")
-    [choice] = COMPLETIONS.choices(told)
-    assert (told["id"], told["object"]) == ("cmpl-held-1", "text_completion")
+    """The placeholder has the id, the text and a filter's finish reason."""
+    placeholder = COMPLETIONS.placeholder("Wait.", id="cmpl-held-1", created=5, model="m")
+    [choice] = COMPLETIONS.choices(placeholder)
+    assert (placeholder["id"], placeholder["object"]) == ("cmpl-held-1", "text_completion")
     assert (choice.message["content"], choice.finish_reason) == ("Wait.", "content_filter")

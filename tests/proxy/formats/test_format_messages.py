@@ -1,4 +1,4 @@
-"""Anthropic's messages and events: the same choice whole or streamed; no event is an exception."""
+"""Anthropic's messages and events: the same choice whole or streamed; no event raises."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def read(raw: bytes, assembler: MessagesAssembler | None = None) -> MessagesAsse
     """
     assembler = assembler or MessagesAssembler()
     for event in EventReader().feed(raw):
-        sight = assembler.add(event)
-        concerns_us = sight.finished or sight.is_end or sight.is_error or sight.calls_tool
+        meaning = assembler.add(event)
+        concerns_us = meaning.finished or meaning.is_end or meaning.is_error or meaning.calls_tool
         assert MESSAGES.marks.search(event.raw) or not concerns_us
     return assembler
 
@@ -85,7 +85,7 @@ def sights(raw: bytes) -> list[EventMeaning]:
 
 @given(messages())
 def test_a_stream_is_the_message(message: Json) -> None:
-    """A streamed message put together is the message, member for member, and the same choice."""
+    """A streamed message, assembled, has the whole message's members and choice."""
     assembler = read(b"".join(events_for(message)))
     assert assembler.completion() == message
     assert list(assembler.completion()) == list(message)
@@ -99,14 +99,14 @@ def test_a_stream_is_the_message(message: Json) -> None:
 
 @given(messages())
 def test_our_events_are_the_message(message: Json) -> None:
-    """A message that we write as events reads as the same message."""
+    """A message that we write as events is read as the same message."""
     assert read(b"".join(MESSAGES.events(message, {}))).completion() == message
 
 
 @given(messages(), st.lists(st.integers(1, 40), min_size=1))
 @settings(max_examples=50)
 def test_any_split_gives_the_same_events(message: Json, sizes: list[int]) -> None:
-    """However the bytes of a stream are cut, the events and so the message are the same."""
+    """However the bytes of a stream are cut, events and message are the same."""
     raw = b"".join(events_for(message))
     reader, assembler, events, at = EventReader(), MessagesAssembler(), b"", 0
     while at < len(raw):
@@ -121,9 +121,9 @@ def test_any_split_gives_the_same_events(message: Json, sizes: list[int]) -> Non
 
 @given(messages(), messages())
 def test_a_continuation_follows_on_what_was_sent(message: Json, other: Json) -> None:
-    """What stands in place of withheld calls goes on with the next block, and ends the message."""
+    """A replacement of withheld calls continues with the next block, and ends the message."""
     raw = events_for(message)
-    found = [sight.calls_tool for sight in sights(b"".join(raw))]
+    found = [meaning.calls_tool for meaning in sights(b"".join(raw))]
     if not any(found):
         return
     sent = b"".join(raw[: found.index(True)])
@@ -148,26 +148,26 @@ def test_a_continuation_closes_the_open_block() -> None:
     assert json.loads(first.splitlines()[1][6:]) == {"type": "content_block_stop", "index": 0}
 
 
-# What events mean
+# Meaning of events
 
 
 def test_the_finish_is_the_message_delta() -> None:
     """The event with the stop reason finishes the choice; message_stop ends the stream."""
     message = {"content": [{"type": "text", "text": "Hi"}], "stop_reason": "end_turn", "id": "m"}
     found = sights(b"".join(MESSAGES.events(message, {})))
-    assert [sight.finished for sight in found[-2:]] == [(0,), ()]
-    assert [sight.is_end for sight in found] == [False] * (len(found) - 1) + [True]
+    assert [meaning.finished for meaning in found[-2:]] == [(0,), ()]
+    assert [meaning.is_end for meaning in found] == [False] * (len(found) - 1) + [True]
 
 
 def test_the_member_is_the_last_of_the_finish() -> None:
-    """The member stands at the end of message_delta's object, the rest of the event stays."""
+    """The member is the last of message_delta's object, and the rest of the event stays."""
     event = EventReader().feed(VENDOR_EVENTS[6])[0]
     annotated = MESSAGES.annotate_event(event, {"confidence": 0.5})
     assert annotated == VENDOR_EVENTS[6].replace(b"2 }", b'2 ,"pinocchio":{"confidence":0.5}}')
 
 
 def test_an_event_of_several_lines_keeps_its_name() -> None:
-    """Data over several lines stays so: clients pass over an event that has lost its name."""
+    """An event whose data has several lines keeps its name, without which clients skip it."""
     raw = b'event: message_delta\ndata: {"type":"message_delta",\ndata: "delta":{}}\n\n'
     (event,) = EventReader().feed(raw)
     assert MESSAGES.annotate_event(event, {"x": 1}) == (
@@ -191,7 +191,7 @@ def test_an_event_of_several_lines_keeps_its_name() -> None:
     ],
 )
 def test_stop_reasons_are_those_of_chat(stop_reason: str | None, finish_reason: str) -> None:
-    """A policy reads one vocabulary of finish reasons, whatever the format."""
+    """Stop reasons become chat's, so that policies have one vocabulary."""
     (choice,) = MESSAGES.choices({"type": "message", "content": [], "stop_reason": stop_reason})
     assert choice.finish_reason == finish_reason
 
@@ -201,23 +201,23 @@ def test_stop_reasons_are_those_of_chat(stop_reason: str | None, finish_reason: 
     ['{"type":"error","error":{"type":"overloaded_error"}}', '{"error":{"message":"x"}}'],
 )
 def test_an_error_ends_the_stream(data: str) -> None:
-    """An error of upstream's, also one in other servers' form, is the end of the answer."""
-    (sight,) = sights(f"event: error\ndata: {data}\n\n".encode())
-    assert sight.is_error
-    assert sight.is_end
+    """An upstream's error, also in another server's form, ends the answer."""
+    (meaning,) = sights(f"event: error\ndata: {data}\n\n".encode())
+    assert meaning.is_error
+    assert meaning.is_end
     assert MESSAGES.marks.search(data.encode())
 
 
 @pytest.mark.parametrize("data", ["", "[1]", "null", "{", '{"type":["x"]}', "[" * 10_000])
 def test_any_event_is_read(data: str) -> None:
-    """What is no event of this format changes nothing, and is told to be none."""
-    is_unread = data.startswith('{"') or len(data) > 10  # who knows what others make of it
+    """An event of another format changes nothing, and is reported as such."""
+    is_unread = data.startswith('{"') or len(data) > 10  # its meaning to others is unknown
     assert sights(f"data: {data}\n\n".encode()) == [EventMeaning(is_unread=is_unread)]
 
 
 @given(st.dictionaries(st.sampled_from(["index", "delta", "usage", "content_block"]), values))
 def test_odd_events_do_no_harm(members: Json) -> None:
-    """Members of another type than the API's are passed over."""
+    """Members of another type than the API's are skipped."""
     assembler = MessagesAssembler()
     for kind in ("content_block_start", "content_block_delta", "message_delta", "message_start"):
         assembler.add(Event(b"", json.dumps({"type": kind, **members})))
@@ -226,14 +226,14 @@ def test_odd_events_do_no_harm(members: Json) -> None:
 
 
 def test_an_escaped_kind_is_found() -> None:
-    """No spelling that JSON allows for an event's type slips past the marks."""
+    """An event's type is found in any spelling that JSON allows."""
     raw = b'data: {"type":"content_block_start","content_block":{"type":"\\u0074ool_use"}}\n\n'
     assert sights(raw)[0].calls_tool
     assert MESSAGES.marks.search(raw)
 
 
 def test_text_is_no_mark() -> None:
-    """The words of an answer do not look like the marks."""
+    """Words of an answer are not taken for marks."""
     text = 'say {"type":"tool_use","error":1}'
     message = {"content": [{"type": "text", "text": text}], "stop_reason": "end_turn"}
     for event in MESSAGES.events(message, {})[:-2]:
@@ -241,7 +241,7 @@ def test_text_is_no_mark() -> None:
 
 
 def test_unfinished_arguments_are_kept() -> None:
-    """A call that max_tokens cuts keeps its text for rules, and for who reviews it."""
+    """A call that max_tokens cut keeps its text for rules and reviewers."""
     start = (
         '{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","input":{}}}'
     )
@@ -256,7 +256,7 @@ def test_unfinished_arguments_are_kept() -> None:
 
 
 def test_what_is_no_message_has_no_choices() -> None:
-    """Other objects of the API are no answers."""
+    """Other objects of the API have no choices."""
     for body in ({}, {"type": "error", "content": []}, {"type": "message", "content": "x"}):
         assert MESSAGES.choices(body) == []
 
@@ -272,57 +272,57 @@ def user(*blocks: Json | str) -> Json:
     return {"role": "user", "content": blocks[0] if isinstance(blocks[0], str) else list(blocks)}
 
 
-def text(told: str) -> Json:
-    return {"type": "text", "text": told}
+def text(words: str) -> Json:
+    return {"type": "text", "text": words}
 
 
 def test_the_question_is_the_users_last_turn() -> None:
-    """Blocks and strings mean the same; the system prompt is no part of the question."""
+    """Blocks and strings give the same question, and the system prompt is no part of it."""
     blocks = question(user(text("Capital"), text("of France?")), system="You are terse.")
     assert blocks == question(user("Capital\nof France?")) == "Capital\nof France?"
 
 
 def test_tools_are_part_of_the_question() -> None:
-    """Offered tools, what was called and what came of it are written as chat's are."""
+    """Offered tools, calls and their results are written into the question as for chat."""
     call = {"type": "tool_use", "id": "t", "name": "weather", "input": {"city": "Paris"}}
     result = {"type": "tool_result", "tool_use_id": "t", "content": [text("18 degrees")]}
     tool = {"name": "weather", "description": "d", "input_schema": {"type": "object"}}
     thinking = {"type": "thinking", "thinking": "secret", "signature": "s"}
-    asked = question(
+    written = question(
         user("How warm is it?"),
         {"role": "assistant", "content": [thinking, text("Let me see."), call]},
         user(result),
         tools=[tool, {"type": "web_search_20250305", "name": "web_search"}],
     )
-    assert "User request: How warm is it?" in asked
-    assert '[assistant] Let me see. [weather(city="Paris")]' in asked
-    assert "[tool] 18 degrees" in asked
-    assert '"parameters": {"type": "object"}' in asked
-    assert "web_search" in asked
-    assert "secret" not in asked
+    assert "User request: How warm is it?" in written
+    assert '[assistant] Let me see. [weather(city="Paris")]' in written
+    assert "[tool] 18 degrees" in written
+    assert '"parameters": {"type": "object"}' in written
+    assert "web_search" in written
+    assert "secret" not in written
 
 
 def test_a_text_beside_a_result_is_the_question() -> None:
-    """A turn with results and a text, as coding agents write it, asks what the text says."""
+    """A turn with results and a text, as coding agents write it, has the text as its question."""
     result = {"type": "tool_result", "tool_use_id": "t", "content": "18 degrees"}
-    asked = question(user(result, text("And tomorrow?")))
-    assert asked.endswith("And tomorrow?")
-    assert "18 degrees" in asked
+    written = question(user(result, text("And tomorrow?")))
+    assert written.endswith("And tomorrow?")
+    assert "18 degrees" in written
 
 
 def test_the_question_of_a_long_session_is_found() -> None:
-    """The question may be many calls ago; what came long before it is not even looked at."""
+    """A question many calls ago is found, and what came long before it is not looked at."""
     call = {"type": "tool_use", "id": "t", "name": "read", "input": {}}
     loop = [
         {"role": "assistant", "content": [call]},
         user({"type": "tool_result", "tool_use_id": "t", "content": "x" * 1_000}),
     ] * 200
     image = {"type": "image", "source": {"type": "url", "url": "x"}}
-    said = [user("y" * 1_000), {"role": "assistant", "content": "z" * 1_000}]
-    before = [user(image), *said * 200]
-    asked = question(*before, user("Why?"), *loop, tools=[{"name": "read", "input_schema": {}}])
-    assert "User request: Why?" in asked
-    assert len(asked) < 40_000
+    earlier = [user("y" * 1_000), {"role": "assistant", "content": "z" * 1_000}]
+    before = [user(image), *earlier * 200]
+    written = question(*before, user("Why?"), *loop, tools=[{"name": "read", "input_schema": {}}])
+    assert "User request: Why?" in written
+    assert len(written) < 40_000
     assert transcript.HISTORY_CHARACTERS < HISTORY_LOOKED_AT
     assert transcript.AFTER_CHARACTERS < AFTER_LOOKED_AT
 
@@ -337,32 +337,32 @@ def test_the_question_of_a_long_session_is_found() -> None:
     ],
 )
 def test_what_is_no_text_cannot_be_scored(block: Json, reason: str) -> None:
-    """Files in the question are a reason for having no number."""
+    """A file in the question is a reason for having no number."""
     with pytest.raises(NotScorableError) as raised:
         question(user(text("What is this?"), block))
     assert raised.value.reason == reason
 
 
 def test_documents_of_text_are_read() -> None:
-    """A document or search result that is text belongs to the question."""
+    """A document or search result that is text is part of the question."""
     plain = {"type": "document", "source": {"type": "text", "data": "Plain."}}
     nested = {"type": "document", "source": {"type": "content", "content": [text("Nested.")]}}
     found = {"type": "search_result", "source": "u", "title": "t", "content": [text("Found.")]}
-    asked = question(user(plain, nested, found, text("Summarise.")))
-    assert asked.splitlines() == ["Plain.", "Nested.", "Found.", "Summarise."]
+    written = question(user(plain, nested, found, text("Summarise.")))
+    assert written.splitlines() == ["Plain.", "Nested.", "Found.", "Summarise."]
 
 
 @pytest.mark.parametrize(
     "messages", [None, [], "x", [1], [None], [{"role": "user", "content": [1]}], [{"content": 5}]]
 )
 def test_a_question_that_cannot_be_read_is_a_reason(messages: Any) -> None:
-    """Whatever the client sent, there is no other error than having no number."""
+    """A question that cannot be read has no number, and raises no other error."""
     with pytest.raises(NotScorableError):
         MESSAGES.question({"messages": messages})
 
 
 def test_the_last_question_is_what_a_reviewer_sees() -> None:
-    """Text of the last turn, of results too; nothing where there is none."""
+    """A reviewer sees the last turn's text, that of results too, or nothing where there is none."""
     result = {"type": "tool_result", "content": [text("18 degrees")]}
     asked = {"messages": [user(result, text("And now?"))]}
     assert MESSAGES.last_question(asked) == "And now?"
@@ -383,17 +383,17 @@ def test_the_last_question_is_what_a_reviewer_sees() -> None:
     ],
 )
 def test_who_wants_a_schema_gets_no_prose(fields: Json, wants: bool) -> None:
-    """Structured outputs, and tools that must be called, are parsed by the client."""
+    """Requests for structured outputs or required tools expect a reply that can be parsed."""
     assert MESSAGES.wants_schema(fields) is wants
 
 
-# What stands in place of an answer
+# Replacements of an answer
 
 
 def test_a_placeholder_is_a_message() -> None:
-    """It has what every message has, and ends as one that was refused."""
-    told = MESSAGES.placeholder("Held.", id="msg_held_1", created=5, model="m")
-    assert told == {
+    """The placeholder has every member of a message, and ends as a refused one."""
+    placeholder = MESSAGES.placeholder("Held.", id="msg_held_1", created=5, model="m")
+    assert placeholder == {
         "id": "msg_held_1",
         "type": "message",
         "role": "assistant",
@@ -414,13 +414,13 @@ def test_a_placeholder_is_a_message() -> None:
     ],
 )
 def test_errors_are_in_anthropics_envelope(error: ProxyError, kind: str) -> None:
-    """Clients find type and message where the API has them, and our code besides."""
-    told = json.loads(MESSAGES.error_body(error))
-    assert told["type"] == "error"
-    assert told["error"]["type"] == kind
-    assert told["error"]["message"] == error.message
-    assert told["error"]["code"] == error.machine_code
-    assert told["error"]["details"] == {"error_code": error.machine_code}
+    """Errors have type and message where Anthropic's API has them, and our code besides."""
+    envelope = json.loads(MESSAGES.error_body(error))
+    assert envelope["type"] == "error"
+    assert envelope["error"]["type"] == kind
+    assert envelope["error"]["message"] == error.message
+    assert envelope["error"]["code"] == error.machine_code
+    assert envelope["error"]["details"] == {"error_code": error.machine_code}
     event = MESSAGES.error_event(error)
     assert event.startswith(b"event: error\ndata: ")
     assert event.endswith(b"\n\n")

@@ -1,4 +1,4 @@
-"""Responses: items as chat messages, streams as the official accumulator reads them."""
+"""Responses: items as chat messages, and streams as the official accumulator reads them."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def accumulated(stream: bytes) -> Any:
 
 @given(responses())
 def test_a_stream_says_what_the_object_says(response: Json) -> None:
-    """A response written as a stream, and one streamed by upstream, is the same response again."""
+    """A response that is written, or sent by upstream, as a stream is the same response."""
     for stream in (RESPONSES.events(response, {}), events_of(response)):
         assembler = assembled(b"".join(stream))
         assert assembler.completion() == response
@@ -88,7 +88,7 @@ def test_a_stream_says_what_the_object_says(response: Json) -> None:
 
 @given(responses())
 def test_the_official_accumulator_reads_what_we_write(response: Json) -> None:
-    """Items come before their parts and parts before their deltas; the whole is the response."""
+    """Items precede their parts and parts their deltas; the accumulated response is the whole."""
     state = accumulated(b"".join(RESPONSES.events(response, {})))
     final = state._completed_response
     assert final is not None
@@ -103,7 +103,7 @@ def test_the_official_accumulator_reads_what_we_write(response: Json) -> None:
 
 @given(responses(), st.lists(st.integers(1, 200)))
 def test_any_split_gives_the_same_response(response: Json, cuts: list[int]) -> None:
-    """Wherever the bytes are split, the bytes and the response are the same."""
+    """Bytes and response are the same wherever the bytes are split."""
     stream = b"".join(events_of(response))
     reader, assembler, seen, at = EventReader(), ResponsesAssembler(), b"", 0
     for size in [*cuts, len(stream)]:
@@ -119,7 +119,7 @@ def test_any_split_gives_the_same_response(response: Json, cuts: list[int]) -> N
 async def test_any_split_passes_live_with_the_same_bytes(
     response: Json, cuts: list[int], is_gated: bool
 ) -> None:
-    """However it arrives, a live stream's bytes go on as they are, and are judged as a whole."""
+    """A live stream's bytes are unchanged however they arrive, and are judged as a whole."""
     stream = b"".join(events_of(response))
     judged: list[list[Choice]] = []
 
@@ -147,11 +147,13 @@ async def split(stream: bytes, cuts: list[int]) -> AsyncIterator[bytes]:
 
 @given(responses())
 def test_items_are_enough(response: Json) -> None:
-    """A last event without output, or with none of it done before, still gives the answer."""
-    told = [json.loads(event.data or "") for event in read(b"".join(events_of(response)))]
-    told[-1]["response"] = {**told[-1]["response"], "output": []}
-    assert assembled(written(told)).choices() == RESPONSES.choices(response)
-    deltas = [e for e in told if not e["type"].endswith("item.done")]
+    """Items in earlier events give the answer where the last
+    event has no output, or where no item was done before.
+    """
+    written_events = [json.loads(event.data or "") for event in read(b"".join(events_of(response)))]
+    written_events[-1]["response"] = {**written_events[-1]["response"], "output": []}
+    assert assembled(written(written_events)).choices() == RESPONSES.choices(response)
+    deltas = [e for e in written_events if not e["type"].endswith("item.done")]
     seen = assembled(written(deltas)).choices()[0].message
     whole = RESPONSES.choices(response)[0].message
     for key in ("content", "refusal"):
@@ -171,11 +173,11 @@ def written(events: list[Json]) -> bytes:
 
 @given(responses(), texts)
 def test_a_continuation_goes_on_where_a_call_began(response: Json, text: str) -> None:
-    """What the client has and what replaces the call are one stream: numbers, indices, items."""
-    told = read(b"".join(events_of(response)))
+    """What the client has and what replaces a call have continuous numbers, indices and items."""
+    events = read(b"".join(events_of(response)))
     assembler, before = ResponsesAssembler(), []
     is_before = True
-    for event in told:
+    for event in events:
         is_before = is_before and not assembler.add(event).calls_tool
         before += [event.raw] if is_before else []
         if not is_before:
@@ -193,12 +195,12 @@ def test_a_continuation_goes_on_where_a_call_began(response: Json, text: str) ->
 
 
 def test_every_relevant_event_is_found() -> None:
-    """Ends, failures, errors and all parts of calls bear a mark; deltas of text bear none."""
+    """Ends, failures, errors and all parts of calls have a mark, and deltas of text have none."""
     response = response_to({"model": "many", "input": "x"}, "resp_1")
     response["output"].append(function_call("x"))
     for event in read(b"".join(events_of(response))):
-        sight = ResponsesAssembler().add(event)
-        if sight.finished or sight.is_end or sight.calls_tool:
+        meaning = ResponsesAssembler().add(event)
+        if meaning.finished or meaning.is_end or meaning.calls_tool:
             assert RESPONSES.marks.search(event.raw)
         if event.data and '"response.output_text.delta"' in event.data:
             assert not RESPONSES.marks.search(event.raw)
@@ -207,12 +209,12 @@ def test_every_relevant_event_is_found() -> None:
 
 
 def test_text_that_looks_like_an_event_is_text() -> None:
-    """A delta that quotes the name of an event or of an error is nothing but a delta."""
+    """A delta that quotes the name of an event or of an error is only a delta."""
     text = 'data: {"type":"response.completed"} "error" output_item function_call_arguments'
     response = {**response_to({"model": "m"}, "resp_1"), "output": [message(text)]}
     assembler = ResponsesAssembler()
     *sights, last = [assembler.add(event) for event in read(b"".join(events_of(response)))]
-    assert not any(sight.is_end or sight.calls_tool or sight.is_error for sight in sights)
+    assert not any(meaning.is_end or meaning.calls_tool or meaning.is_error for meaning in sights)
     assert last.finished == (0,)
     assert assembler.choices()[0].message["content"] == text
 
@@ -234,7 +236,7 @@ def test_text_that_looks_like_an_event_is_text() -> None:
     ],
 )
 def test_no_event_is_an_exception(data: str) -> None:
-    """What is no event of a response raises nothing, before and after an item began."""
+    """An event of another format raises no exception, before or after an item began."""
     added = {"type": "response.output_item.added", "item": message(""), "output_index": 0}
     for begun in (b"", written([added])):
         assembler = assembled(begun + event_bytes(data.encode()) + event_bytes(DONE.encode()))
@@ -251,31 +253,31 @@ def test_an_unfinished_stream_has_an_unfinished_choice() -> None:
 
 
 def test_an_error_event_raises_in_every_client() -> None:
-    """It has the documented members and the `error` by which official clients raise."""
+    """An error event has the documented members, and the `error` that official clients raise."""
     raw = RESPONSES.error_event(HeldForReviewError("held"))
     assert raw.startswith(b"event: error\ndata: ")
     [event] = read(raw)
-    told = json.loads(event.data or "")
-    assert (told["type"], told["code"], told["message"]) == ("error", "held_for_review", "held")
-    assert told["error"]["code"] == "held_for_review"
+    body = json.loads(event.data or "")
+    assert (body["type"], body["code"], body["message"]) == ("error", "held_for_review", "held")
+    assert body["error"]["code"] == "held_for_review"
     assert ResponsesAssembler().add(event).is_error
 
 
 def test_a_failure_tells_no_call() -> None:
-    """What came to be before a failure is marked as a call's part, and can be left out."""
+    """A call before a failure is marked, and can be left out of the failure's event."""
     response = {**response_to({"model": "failed", "input": "x"}, "resp_1")}
     response["output"] = [function_call("secret")]
-    sight = ResponsesAssembler().add(read(b"".join(events_of(response)))[-1])
-    assert (sight.is_error, sight.calls_tool) == (True, True)
-    assert b"secret" not in (sight.bare or b"secret")
-    assert b"oops" in (sight.bare or b"")
+    meaning = ResponsesAssembler().add(read(b"".join(events_of(response)))[-1])
+    assert (meaning.is_error, meaning.calls_tool) == (True, True)
+    assert b"secret" not in (meaning.bare or b"secret")
+    assert b"oops" in (meaning.bare or b"")
 
 
 # Answers
 
 
 def test_the_answer_is_a_chat_message() -> None:
-    """Reasoning, texts, refusals and all calls stand where chat completions have them."""
+    """Reasoning, texts, refusals and all calls are where chat completions have them."""
     response = {
         "status": "completed",
         "output": [*output_of("many", "Yes."), message("no", "refusal"), function_call("x")],
@@ -306,7 +308,7 @@ def test_the_answer_is_a_chat_message() -> None:
     ],
 )
 def test_finish_reasons_are_those_of_chat(facts: Json, reason: str | None) -> None:
-    """Policies find the words of chat completions, and new ones as they are."""
+    """Finish reasons become those of chat completions, and new ones stay unchanged."""
     [choice] = RESPONSES.choices({"output": [], **facts})
     assert choice.finish_reason == (reason or "content_filter")
 
@@ -321,7 +323,7 @@ def test_finish_reasons_are_those_of_chat(facts: Json, reason: str | None) -> No
     ],
 )
 def test_what_is_no_answer_says_why(status: str, reason: str) -> None:
-    """A response that is not there yet, or failed, is no answer, and says where half of one is."""
+    """A response that is pending or failed is no answer, and says where half of one is."""
     for output, part in (([], None), ([message("x")], "output")):
         with pytest.raises(NoAnswerError) as raised:
             RESPONSES.choices({"status": status, "output": output})
@@ -332,7 +334,7 @@ def test_what_is_no_answer_says_why(status: str, reason: str) -> None:
 
 
 def test_items_become_chat_messages() -> None:
-    """Calls of a turn belong to one message, results to `tool`; reasoning says nothing."""
+    """Calls of a turn are one message and results are `tool` messages; reasoning is left out."""
     given_items = [
         {"role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
         {"type": "reasoning", "summary": [], "encrypted_content": "x"},
@@ -342,10 +344,10 @@ def test_items_become_chat_messages() -> None:
         {"type": "function_call_output", "call_id": "call_1", "output": "rain"},
         {"type": "shell_call_output", "call_id": "s", "output": [{"stdout": "x"}]},
     ]
-    told = chat_messages(given_items)
-    assert [m["role"] for m in told] == ["user", "assistant", "tool", "tool"]
-    assert [c["type"] for c in told[1]["tool_calls"]] == ["function", "custom"]
-    assert (told[2]["content"], told[3]["content"]) == ("rain", '[{"stdout":"x"}]')
+    messages = chat_messages(given_items)
+    assert [m["role"] for m in messages] == ["user", "assistant", "tool", "tool"]
+    assert [c["type"] for c in messages[1]["tool_calls"]] == ["function", "custom"]
+    assert (messages[2]["content"], messages[3]["content"]) == ("rain", '[{"stdout":"x"}]')
 
 
 @pytest.mark.parametrize(
@@ -360,7 +362,7 @@ def test_items_become_chat_messages() -> None:
     ],
 )
 def test_items_beyond_text_cannot_be_scored(item: Json, reason: str) -> None:
-    """Files and what only upstream knows have no number, and a word that says why."""
+    """Files, and items that only upstream knows, have no number but a reason."""
     with pytest.raises(NotScorableError) as raised:
         RESPONSES.question({"input": [{"role": "user", "content": "Hi"}, item]})
     assert raised.value.reason == reason
@@ -368,14 +370,14 @@ def test_items_beyond_text_cannot_be_scored(item: Json, reason: str) -> None:
 
 @pytest.mark.parametrize("given_input", [None, 7, {}, [7], []])
 def test_an_unreadable_input_is_not_scorable(given_input: Any) -> None:
-    """What is no input is upstream's to refuse, and has no number."""
+    """An unreadable input is upstream's to refuse, and has no number."""
     with pytest.raises(NotScorableError) as raised:
         RESPONSES.question({"input": given_input})
     assert raised.value.reason == "input"
 
 
 def test_tools_that_an_item_offers_are_in_the_question() -> None:
-    """Codex sends its tools so for newer models, and leaves `tools` empty."""
+    """Tools in an item, where Codex puts them for newer models, are in the question."""
     inner = {"type": "custom", "name": "exec", "format": {"type": "text"}}
     tools = [{"type": "namespace", "name": "functions", "tools": [inner]}]
     item = {"type": "additional_tools", "role": "developer", "tools": tools}
@@ -397,13 +399,13 @@ def test_hosted_tools_are_not_offered_functions() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from(["user", "assistant"]), texts), min_size=1, max_size=9))
 def test_what_is_kept_of_a_conversation_asks_the_same(turns: list[tuple[str, str]]) -> None:
-    """A remembered, shortened conversation gives the question of the whole one."""
+    """A remembered, shortened conversation gives the same question as the whole one."""
     whole = [{"role": role, "content": text * 60} for role, text in turns]
     assert RESPONSES.question({"input": recent(whole)}) == RESPONSES.question({"input": whole})
 
 
 def test_files_are_not_kept() -> None:
-    """Of an image that came along only the type is remembered: a later question still has one."""
+    """Only the type of an image in a request is remembered, so that later questions have one."""
     image = {"type": "input_image", "image_url": "data:" + "x" * 9_000}
     kept = recent([{"role": "user", "content": [image]}, {"role": "user", "content": "y"}])
     assert len(json.dumps(kept)) < 200
@@ -411,7 +413,7 @@ def test_files_are_not_kept() -> None:
 
 
 def test_where_an_image_is_is_kept() -> None:
-    """An image under a URL can be looked at again by a later question of the conversation."""
+    """An image under a URL is remembered, so that a later question can have it fetched again."""
     image = {"type": "input_image", "image_url": "https://example.org/a.png", "detail": "low"}
     kept = recent([{"role": "user", "content": [image]}, {"role": "user", "content": "y"}])
     [found] = RESPONSES.question({"input": kept}).images
@@ -419,7 +421,7 @@ def test_where_an_image_is_is_kept() -> None:
 
 
 def test_screenshots_and_generated_images_belong_to_the_question() -> None:
-    """What a tool showed the model before it answered is among the images, in its order."""
+    """Images that tools showed the model before its answer are among the question's, in order."""
     items = [
         {"role": "user", "content": "Hi"},
         {"type": "image_generation_call", "id": "ig", "status": "completed", "result": "AAAA"},
@@ -429,13 +431,13 @@ def test_screenshots_and_generated_images_belong_to_the_question() -> None:
             "output": {"type": "computer_screenshot", "image_url": "data:image/png;base64,BBBB"},
         },
     ]
-    drawn, shown = RESPONSES.question({"input": items}).images
+    drawn, screenshot = RESPONSES.question({"input": items}).images
     assert drawn["source"]["data"] == "AAAA"
-    assert shown["image_url"].endswith("BBBB")
+    assert screenshot["image_url"].endswith("BBBB")
 
 
 def test_a_long_past_is_not_kept() -> None:
-    """Neither many turns before the last question nor many calls after it are all remembered."""
+    """Neither all turns before the last question nor all calls after it are remembered."""
     turns = [{"role": "user", "content": "y" * 900} for _ in range(50)]
     results = [{"type": "function_call_output", "output": "z" * 900} for _ in range(50)]
     whole = [*turns, *results]
@@ -444,7 +446,7 @@ def test_a_long_past_is_not_kept() -> None:
 
 
 def test_the_last_question_is_the_users() -> None:
-    """A reviewer sees what the user said last, not what a tool gave back."""
+    """A reviewer sees the user's last text, not a tool's result."""
     given_items = [*as_items("Where?"), function_call("x"), {"type": "function_call_output"}]
     assert RESPONSES.last_question({"input": given_items}) == "Where?"
     assert RESPONSES.last_question({"input": "Why?"}) == "Why?"
@@ -452,8 +454,8 @@ def test_the_last_question_is_the_users() -> None:
 
 
 def test_the_end_of_arguments_may_name_the_call() -> None:
-    """OpenAI's `function_call_arguments.done` has name and arguments beside its type; they count
-    where the output has the same call, and are unreadable where it has another.
+    """Name and arguments in OpenAI's `function_call_arguments.done` count where the
+    output has the same call, and make the stream unreadable where it has another.
     """
     response = response_to({"model": "tools", "input": "x"}, "resp_1")
     call = next(item for item in response["output"] if item["type"] == "function_call")

@@ -1,4 +1,6 @@
-"""Every type of the installed SDKs is classified, and what cannot hold a call costs no number."""
+"""Every type of the installed SDKs is classified,
+and types that cannot hold a call cost no number.
+"""
 
 from __future__ import annotations
 
@@ -71,12 +73,12 @@ def unclassified(python: Path, places: dict[str, dict[str, KindOfType]]) -> dict
 
 
 def test_the_locked_sdk_has_no_unknown_type() -> None:
-    """Each item and event of the openai package beside the proxy is in its table."""
+    """Each item and event of the installed openai package is in its table."""
     assert unclassified(Path(sys.executable), OPENAI) == {}
 
 
 def test_the_newest_sdks_have_no_unknown_type() -> None:
-    """Nor do the pinned newest openai and anthropic packages have one."""
+    """Each item and event of the pinned newest openai and anthropic packages is in its table."""
     if not NEWEST.exists():
         pytest.skip("the newest SDKs are not installed: run scripts/setup_clients")
     assert unclassified(NEWEST, OPENAI | ANTHROPIC) == {}
@@ -84,24 +86,24 @@ def test_the_newest_sdks_have_no_unknown_type() -> None:
 
 @pytest.mark.parametrize(("name", "kind"), ITEMS.items())
 def test_items_that_call_are_those_of_the_table(name: str, kind: KindOfType) -> None:
-    """What the reader takes for a call is what the table says, for each type of item."""
+    """The reader takes an item for a call exactly where the table says so."""
     assert may_item_call({"type": name}) is (kind == "call")
 
 
 @pytest.mark.parametrize(("name", "kind"), BLOCKS.items())
 def test_blocks_that_call_are_those_of_the_table(name: str, kind: KindOfType) -> None:
-    """What the reader takes for a call is what the table says, for each type of block."""
+    """The reader takes a block for a call exactly where the table says so."""
     assert may_block_call({"type": name}) is (kind == "call")
 
 
-def events(*told: dict[str, Any]) -> list[Event]:
-    written = [(json.dumps(each), each["type"]) for each in told]
+def events(*members: dict[str, Any]) -> list[Event]:
+    written = [(json.dumps(each), each["type"]) for each in members]
     return [Event(f"event: {name}\ndata: {data}\n\n".encode(), data) for data, name in written]
 
 
-def sights(format: Format, *told: dict[str, Any]) -> list[EventMeaning]:
+def sights(format: Format, *members: dict[str, Any]) -> list[EventMeaning]:
     assembler = format.assembler()
-    return [assembler.add(event) for event in events(*told)]
+    return [assembler.add(event) for event in events(*members)]
 
 
 def response(output: list[dict[str, Any]], status: str = "completed") -> dict[str, Any]:
@@ -124,11 +126,11 @@ def message(text: str, **more: Any) -> dict[str, Any]:
     ids=lambda event: event["type"],
 )
 def test_events_without_a_call_cost_no_number(event: dict[str, Any]) -> None:
-    """Neither a call nor an unread part is seen in them, and the answer is the text."""
+    """Such an event holds neither a call nor an unread part, and the answer is the text."""
     end = {"type": "response.completed", "response": response([message("Paris")])}
     assembler = RESPONSES.assembler()
     seen = [assembler.add(each) for each in events(event, end)]
-    assert not any(sight.calls_tool or sight.is_unread for sight in seen)
+    assert not any(meaning.calls_tool or meaning.is_unread for meaning in seen)
     [choice] = assembler.choices()
     assert choice.message == {"role": "assistant", "content": "Paris"}
 
@@ -142,9 +144,9 @@ def test_events_without_a_call_cost_no_number(event: dict[str, Any]) -> None:
     ],
 )
 def test_unknown_events_that_may_call_are_calls(event: dict[str, Any]) -> None:
-    """What has a place for a call, or a call's name, is never passed over."""
-    [sight] = sights(RESPONSES, event)
-    assert sight.calls_tool or sight.is_unread
+    """An event with a place for a call, or with a call's name, is never skipped."""
+    [meaning] = sights(RESPONSES, event)
+    assert meaning.calls_tool or meaning.is_unread
 
 
 FALLBACK = {
@@ -160,7 +162,7 @@ ITERATIONS = [
 
 
 def test_a_fallback_block_is_no_call_and_tells_the_model() -> None:
-    """The reply is text, answered by the model that stepped in, whole and streamed."""
+    """A reply with a fallback block is text of the model that stepped in, whole and streamed."""
     whole = {
         "type": "message",
         "model": "claude-fable-5",
@@ -170,8 +172,8 @@ def test_a_fallback_block_is_no_call_and_tells_the_model() -> None:
     [choice] = MESSAGES.choices(whole)
     assert choice.message == {"role": "assistant", "content": "Paris"}
     assert answering_model(whole) == "claude-opus-5-5"
-    told = whole | {"usage": {"iterations": ITERATIONS}}
-    assert answering_model(told) == "claude-opus-5-5-20260901"
+    with_usage = whole | {"usage": {"iterations": ITERATIONS}}
+    assert answering_model(with_usage) == "claude-opus-5-5-20260901"
     assembler = MESSAGES.assembler()
     start = {"type": "message_start", "message": {**whole, "content": [], "stop_reason": None}}
     streamed = events(
@@ -195,7 +197,7 @@ def test_commentary_is_not_the_answer() -> None:
 
 
 def test_an_unknown_block_or_item_without_a_call_is_passed_over() -> None:
-    """A type that nobody knows costs nothing, unless there is a part of an answer in it."""
+    """A block or item of an unknown type is skipped, unless it has a part of an answer."""
     assert not may_block_call({"type": "vertex_event", "trace": "a"})
     assert not may_item_call({"type": "turn_diff", "files": 3})
     assert may_block_call({"type": "new_block", "text": "rm -rf /"})

@@ -1,4 +1,4 @@
-"""Members of another type than the API's are read past: no reply makes the proxy fail.
+"""Members of another type than the API's are skipped: no reply makes the proxy fail.
 
 Each of these was found by `scripts/fuzz streams` or `scripts/fuzz bodies`.
 """
@@ -38,18 +38,18 @@ def completions(*texts: Any) -> Response:
     return stream([f"data: {each}\n\n".encode() for each in (*events, "[DONE]")])
 
 
-def messages(**told: Any) -> Response:
+def messages(**members: Any) -> Response:
     """Return a message's stream whose first event has these members."""
     events = events_of("messages", calls=False)
     begun = json.loads(events[0][1])
-    begun["message"] |= told
+    begun["message"] |= members
     return stream(written([("message_start", json.dumps(begun).encode()), *events[1:]]))
 
 
-def responses(**told: Any) -> Response:
+def responses(**members: Any) -> Response:
     events = events_of("responses", calls=True)
     done = json.loads(events[-1][1])
-    done["response"] |= told
+    done["response"] |= members
     return stream(written([*events[:-1], ("response.completed", json.dumps(done).encode())]))
 
 
@@ -73,8 +73,8 @@ def replies() -> Iterator[tuple[str, Response]]:
         yield "responses", whole("responses", output=[{"type": "message", "content": [odd]}])
 
 
-def whole(surface: str, **told: Any) -> Response:
-    return Response([json.dumps({**ANSWERS[surface], **told}).encode()], headers=JSON)
+def whole(surface: str, **members: Any) -> Response:
+    return Response([json.dumps({**ANSWERS[surface], **members}).encode()], headers=JSON)
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def upstream() -> Iterator[AnyUpstream]:
 def test_no_reply_makes_the_proxy_fail(
     upstream: AnyUpstream, tmp_path_factory: pytest.TempPathFactory, policy: str
 ) -> None:
-    """Whole and streamed, of all formats: no internal error, and no scorer that fails."""
+    """No reply of any format, whole or streamed, gives an internal error or a failing scorer."""
     watching = "version: 1\nname: w\nmode: shadow\nrules: []\ndefault: deliver\n"
     failed, tried = [], 0
     with holding(upstream, tmp_path_factory, HOLD_ALL if policy == "hold" else watching) as proxy:
@@ -109,7 +109,7 @@ def asked(proxy: LiveProxy, surface: str, *, is_stream: bool) -> bytes:
 
 
 def test_calls_in_a_member_that_nobody_knows_are_each_read() -> None:
-    """One call as it stands, and every one of a list."""
+    """A call in an unknown member is read, alone or in a list."""
     call = {"type": "function_call", "name": "a", "arguments": "{}"}
     for invented, names in ((call, ["a"]), ([call, {**call, "name": "b"}], ["a", "b"])):
         found = tool_calls({"content": "x", "invented": invented})

@@ -1,4 +1,4 @@
-"""The usual completion is told by its shape; what is not of that shape is looked through."""
+"""The usual completion is recognized by its shape, and any other is looked through."""
 
 from __future__ import annotations
 
@@ -18,24 +18,30 @@ CALL = {"id": "c", "type": "function", "function": {"name": "refund", "arguments
 
 
 def answer(
-    around: Json | None = None, beside: Json | None = None, said: Json | None = None
+    around: Json | None = None, beside: Json | None = None, in_message: Json | None = None
 ) -> Json:
-    message = {"role": "assistant", "content": "Paris.", "refusal": None} | (said or {})
+    message = {"role": "assistant", "content": "Paris.", "refusal": None} | (in_message or {})
     choice = {"index": 0, "finish_reason": "stop", "logprobs": None, "message": message}
-    told = {"id": "a", "object": "chat.completion", "created": 1, "model": "m", "usage": {"n": 1}}
-    return told | {"choices": [choice | (beside or {})]} | (around or {})
+    completion = {
+        "id": "a",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
+        "usage": {"n": 1},
+    }
+    return completion | {"choices": [choice | (beside or {})]} | (around or {})
 
 
 @pytest.mark.parametrize("logprobs", [None, {"content": [{"token": "Paris"}]}])
 def test_one_message_of_text_is_clear(logprobs: Any) -> None:
-    told = answer(beside={"logprobs": logprobs})
-    assert is_one_text(told)
-    assert not has_stray_call(told)
-    assert not differs_by_case(told)
+    completion = answer(beside={"logprobs": logprobs})
+    assert is_one_text(completion)
+    assert not has_stray_call(completion)
+    assert not differs_by_case(completion)
 
 
 @pytest.mark.parametrize(
-    "told",
+    "completion",
     [
         answer({"tool_calls": [CALL]}),
         answer({"id": {"tool_calls": [CALL]}}),
@@ -43,25 +49,25 @@ def test_one_message_of_text_is_clear(logprobs: Any) -> None:
         answer(beside={"index": [CALL]}),
         answer({"Choices": []}),
         answer(beside={"Message": {"content": "no"}}),
-        answer(said={"Content": "no"}),
+        answer(in_message={"Content": "no"}),
     ],
 )
-def test_what_readers_could_take_for_two_things_is_not_passed_over(told: Json) -> None:
-    assert not is_one_text(told)
-    assert is_ambiguous(told)
+def test_what_readers_could_take_for_two_things_is_not_passed_over(completion: Json) -> None:
+    assert not is_one_text(completion)
+    assert is_ambiguous(completion)
 
 
 @pytest.mark.parametrize(
-    "told",
+    "completion",
     [
-        answer(said={"tool_calls": [CALL]}),
-        answer(said={"content": [{"type": "text", "text": "Paris."}]}),
+        answer(in_message={"tool_calls": [CALL]}),
+        answer(in_message={"content": [{"type": "text", "text": "Paris."}]}),
         answer({"choices": answer()["choices"] * 2}),
         answer({"x_provider": "p"}),
         {"choices": None},
         {},
     ],
 )
-def test_what_has_another_shape_is_looked_through(told: Json) -> None:
-    assert not is_one_text(told)
-    assert is_ambiguous(told) == (has_stray_call(told) or differs_by_case(told))
+def test_what_has_another_shape_is_looked_through(completion: Json) -> None:
+    assert not is_one_text(completion)
+    assert is_ambiguous(completion) == (has_stray_call(completion) or differs_by_case(completion))

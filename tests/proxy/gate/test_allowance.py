@@ -1,4 +1,4 @@
-"""How much that is large is read and kept at a time."""
+"""Bounds on how much of large bodies is read and kept at a time."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ async def settled() -> None:
 
 
 async def test_shares_wait_for_each_other_in_order() -> None:
+    """Shares are given in the order in which they were requested, so that large ones get a turn."""
     allowance = Allowance(most=100)
     first = await allowance.take(60)
     got: list[str] = []
@@ -34,7 +35,7 @@ async def test_shares_wait_for_each_other_in_order() -> None:
     large = asyncio.create_task(take("large", 80))
     small = asyncio.create_task(take("small", 10))
     await settled()
-    assert got == []  # a small one does not overtake, or large ones would never have a turn
+    assert got == []  # a small one does not overtake
     first.shrink_to(30)
     await settled()
     assert (got, allowance.in_use) == ([], 30)
@@ -43,7 +44,7 @@ async def test_shares_wait_for_each_other_in_order() -> None:
     assert (got, allowance.in_use) == (["large", "small"], 90)
     (await large).give_back()
     (await small).give_back()
-    first.give_back()  # twice is once
+    first.give_back()  # a second return changes nothing
     assert allowance.in_use == 0
 
 
@@ -77,7 +78,7 @@ async def test_who_waits_too_long_or_behind_too_many_is_told_so() -> None:
     waiting = [asyncio.create_task(allowance.take(50)) for _ in range(3)]
     with pytest.raises(OverloadedError, match="try again"):
         await waiting[2]
-    assert time.monotonic() - begun >= REFUSED_AFTER_S  # who comes again is no flood
+    assert time.monotonic() - begun >= REFUSED_AFTER_S  # slows a client that comes again
     for each in waiting[:2]:
         with pytest.raises(OverloadedError):
             await each
@@ -98,7 +99,7 @@ async def test_who_leaves_takes_nothing() -> None:
     last = asyncio.create_task(allowance.take(100))
     await settled()
     (await stays).give_back()
-    last.cancel()  # its turn has come at the same moment
+    last.cancel()  # its turn comes at the same moment
     with pytest.raises(asyncio.CancelledError):
         await last
     assert allowance.in_use == 0
@@ -111,17 +112,17 @@ def asked_with(body: bytes, caller: Caller = ANYONE) -> Request:
 async def test_a_request_keeps_the_share_of_its_values_until_it_is_gone() -> None:
     prose = b'{"model": "m", "messages": [{"role": "user", "content": "%b"}]}'
     plain = prose % (b"a, b, " * 50_000)
-    asked = await read_completion_request(asked_with(plain), CHAT, 2**26)
-    assert (asked.is_large, allowance().in_use) == (False, 0)
+    request = await read_completion_request(asked_with(plain), CHAT, 2**26)
+    assert (request.is_large, allowance().in_use) == (False, 0)
     quoting = prose % (b'a, \\"b\\", ' * 50_000)
-    asked = await read_completion_request(asked_with(quoting), CHAT, 2**26)
-    assert asked.is_large
+    request = await read_completion_request(asked_with(quoting), CHAT, 2**26)
+    assert request.is_large
     assert allowance().in_use < 8_000  # signs in its text are no values
     values = b'{"model": "m", "messages": [], "x": [%b0]}' % (b"[]," * 60_000)
     many = await read_completion_request(asked_with(values), CHAT, 2**26)
     assert 60_000 < allowance().in_use < 80_000
-    del asked, many
-    for _ in range(100):  # the thread that read it may refer to it for a moment more
+    del request, many
+    for _ in range(100):  # the thread that read it may refer to it for a moment longer
         gc.collect()  # takes seconds where many objects live: no time limit bounds it
         await asyncio.sleep(0.01)
         if not allowance().in_use:
@@ -130,8 +131,9 @@ async def test_a_request_keeps_the_share_of_its_values_until_it_is_gone() -> Non
 
 
 async def test_who_has_a_key_waits_for_no_strangers() -> None:
+    """A caller with a key does not wait behind those without one."""
     body = b'{"model": "m", "messages": [], "x": [%b0]}' % (b"[]," * 60_000)
     share = await allowance().take(10**9)
-    asked = await read_completion_request(asked_with(body, Caller(id="k")), CHAT, 2**26)
-    assert (asked.is_large, asked.share and asked.share.size) == (True, 0)
+    request = await read_completion_request(asked_with(body, Caller(id="k")), CHAT, 2**26)
+    assert (request.is_large, request.share and request.share.size) == (True, 0)
     share.give_back()

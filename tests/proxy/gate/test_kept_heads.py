@@ -1,4 +1,4 @@
-"""What is remembered of a head on its connection ends when what it rests on does.
+"""What a connection remembers of a head is forgotten when a key or the configuration changes.
 
 A client asks on one connection, with the same head each time.
 """
@@ -21,7 +21,7 @@ from tests.running.client_keys import OWN_KEY, bearer, make_key, revoke_key, wai
 from tests.running.live_proxy import LiveProxy, question, until
 from tests.servers.faulty_upstream import FaultyUpstream
 
-TIMES = 4  # the head is known from the second on, and what it comes to from the third
+TIMES = 4  # the head is known from the second on, its evaluation from the third
 
 
 class Kept:
@@ -36,9 +36,9 @@ class Kept:
         body = json.dumps(question(text, "ok"))
         self._connection.request("POST", "/v1/chat/completions", body, self._headers)
         response = self._connection.getresponse()
-        said = json.loads(response.read())
+        parsed = json.loads(response.read())
         assert sock is None or self._connection.sock is sock
-        return response, said
+        return response, parsed
 
     def statuses(self, times: int = TIMES) -> list[int]:
         return [self.ask(f"p=0.{number}")[0].status for number in range(1, times + 1)]
@@ -66,15 +66,15 @@ def known_key(proxy: LiveProxy, **fields: Any) -> tuple[str, str]:
 
 
 def test_each_request_is_its_own(proxy: LiveProxy, upstream: FaultyUpstream) -> None:
-    """Its body, number and id are; the client's key never goes upstream, the mark does once."""
+    """Each request has its own body, number and id, and upstream never gets the client's key."""
     secret, _ = known_key(proxy)
     with kept(proxy.port, secret) as client:
-        told = [client.ask(f"p=0.{number}") for number in range(1, TIMES + 1)]
+        replies = [client.ask(f"p=0.{number}") for number in range(1, TIMES + 1)]
         sent = upstream.requests[-TIMES:]
-    for number, (response, said) in enumerate(told, start=1):
-        assert said["choices"][0]["message"]["content"] == f"p=0.{number}"
+    for number, (response, body) in enumerate(replies, start=1):
+        assert body["choices"][0]["message"]["content"] == f"p=0.{number}"
         assert response.headers["x-pinocchio-confidence"] == f"0.{number}000"
-    assert len({response.headers["x-pinocchio-request-id"] for response, _ in told}) == TIMES
+    assert len({response.headers["x-pinocchio-request-id"] for response, _ in replies}) == TIMES
     for request in sent:
         names = [name for name, _ in request.headers]
         assert len({*names}) == len(names)
@@ -103,8 +103,8 @@ def test_a_key_expires(proxy: LiveProxy) -> None:
 
 
 def test_each_request_counts(proxy: LiveProxy) -> None:
-    """A request over the limit is refused, and takes no key into a log."""
-    secret, _ = known_key(proxy, requests_per_minute=TIMES + 1)  # one to be known
+    """Requests on one connection count for the key's limit, and are refused beyond it."""
+    secret, _ = known_key(proxy, requests_per_minute=TIMES + 1)  # one makes the key known
     with kept(proxy.port, secret) as client:
         assert client.statuses(TIMES + 2) == [200] * TIMES + [429] * 2
 
@@ -113,7 +113,7 @@ def test_each_request_counts(proxy: LiveProxy) -> None:
 def test_a_body_over_the_limit_is_refused_at_once(
     upstream: FaultyUpstream, tmp_path: Path, is_whole: bool
 ) -> None:
-    """Its length is told with the head, also one that is known, and nothing is waited for."""
+    """A body that a head, known or not, announces as too large is refused without being read."""
     proxy = LiveProxy(upstream.base_url, tmp_path, limits={"max_body": 1_000})
     head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n"
     body = json.dumps(question("p=0.9", "ok")).encode()
@@ -122,16 +122,16 @@ def test_a_body_over_the_limit_is_refused_at_once(
             client.sendall(head % len(body) + body)
             assert client.recv(2**16).startswith(b"HTTP/1.1 200")
         client.sendall(head % 9_999 + b"x" * (9_999 if is_whole else 1))
-        said = client.recv(2**16)
+        reply = client.recv(2**16)
     proxy.stop()
-    assert said.startswith(b"HTTP/1.1 413")
-    assert b"the body has 9999 bytes, 1000 are allowed" in said
+    assert reply.startswith(b"HTTP/1.1 413")
+    assert b"the body has 9999 bytes, 1000 are allowed" in reply
 
 
 def test_a_change_of_the_configuration_holds_for_the_next(
     tmp_path: Path, upstream: FaultyUpstream
 ) -> None:
-    """Its policy decides, and keys are asked for from then on."""
+    """A changed policy decides about the next request, and keys may be required from then on."""
     running = Running(tmp_path, upstream.base_url)
     with running.process:
         port = int(running.process.base_url.rsplit(":")[2].partition("/")[0])

@@ -1,4 +1,4 @@
-"""Client keys: who has a good one is let in and known by it, and it never goes any further."""
+"""Client keys: a good one lets its client in and identifies it, and never goes upstream."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def post(proxy: LiveProxy, headers: list[tuple[str, str | bytes]], query: str = 
 def test_a_key_opens_wherever_clients_put_it(
     proxy: LiveProxy, secret: str, upstream: FaultyUpstream, field: str
 ) -> None:
-    """Upstream is asked with its own key, and no field that it gets has the client's."""
+    """Wherever a client puts its key, upstream gets only its own key."""
     name, value = field.format(secret).split(": ")
     response = post(proxy, [(name, value)])
     assert response.status_code == 200
@@ -102,7 +102,7 @@ def test_a_key_opens_wherever_clients_put_it(
 def test_the_official_client_needs_its_key_only(
     proxy: LiveProxy, secret: str, upstream: FaultyUpstream
 ) -> None:
-    """It gets an answer with the key, streamed or not, and a typed error with another one."""
+    """With its key the official client gets answers and streams; with another, a typed error."""
     client = OpenAI(base_url=proxy.base_url, api_key=secret, max_retries=0)
     assert client.chat.completions.create(**question("p=0.9")).choices
     assert list(client.chat.completions.create(**question("p=0.9", stream=True)))
@@ -118,19 +118,19 @@ def test_the_official_client_needs_its_key_only(
 def test_nothing_is_answered_without_a_key(
     proxy: LiveProxy, upstream: FaultyUpstream, method: str, path: str
 ) -> None:
-    """Every path asks for one, and upstream hears nothing of those who have none."""
+    """Every path needs a key, and requests without one do not reach upstream."""
     assert "Bearer" in refused(httpx.request(method, proxy.url + path, trust_env=False))
     assert upstream.requests == []
 
 
 def test_probes_need_no_key(proxy: LiveProxy) -> None:
-    """Whoever runs the proxy sees that it does."""
+    """Probes need no key, so that whoever runs the proxy can check it."""
     for path in ("/livez", "/readyz"):
         assert httpx.get(proxy.url + path, trust_env=False).status_code == 200
 
 
 def test_messages_are_refused_in_anthropics_words(proxy: LiveProxy) -> None:
-    """Clients of `/v1/messages` read another envelope."""
+    """On `/v1/messages` a refusal has Anthropic's envelope."""
     response = httpx.post(f"{proxy.base_url}/messages", json={"model": "ok"}, trust_env=False)
     assert response.status_code == 401
     body = response.json()
@@ -138,7 +138,7 @@ def test_messages_are_refused_in_anthropics_words(proxy: LiveProxy) -> None:
     assert body["error"]["code"] == "invalid_api_key"
 
 
-GOOD = "GOOD"  # stands for a key that would open
+GOOD = "GOOD"  # replaced by a good key
 
 
 @pytest.mark.parametrize(
@@ -169,11 +169,11 @@ def test_what_is_no_good_key_is_refused(
     headers: list[tuple[str, str | bytes]],
     query: str,
 ) -> None:
-    """Nothing, half a key, another scheme, several keys or one in the query open nothing."""
+    """No key, half a key, another scheme, several keys or one in the query are refused."""
     fields = [(n, v.replace(GOOD, secret) if isinstance(v, str) else v) for n, v in headers]
-    told = refused(post(proxy, fields, query.replace(GOOD, secret)))
-    assert secret not in told
-    assert "sk-other" not in told
+    message = refused(post(proxy, fields, query.replace(GOOD, secret)))
+    assert secret not in message
+    assert "sk-other" not in message
     assert upstream.requests == []
 
 
@@ -181,7 +181,7 @@ def test_what_is_no_good_key_is_refused(
 def test_a_huge_key_is_refused(
     proxy: LiveProxy, upstream: FaultyUpstream, size: int, status: int
 ) -> None:
-    """It is not hashed, not quoted, and leaves the proxy as it was."""
+    """A huge key is neither hashed nor quoted, and does the proxy no harm."""
     headers = {"authorization": "Bearer " + "k" * size}
     url = f"{proxy.base_url}/chat/completions"
     response = httpx.post(url, json={}, headers=headers, timeout=20, trust_env=False)
@@ -191,7 +191,7 @@ def test_a_huge_key_is_refused(
 
 
 def test_the_same_key_in_several_fields_is_one(proxy: LiveProxy, secret: str) -> None:
-    """Clients that send `Authorization` and `x-api-key` alike are let in."""
+    """A client with the same key in `Authorization` and `x-api-key` is let in."""
     fields: list[tuple[str, str | bytes]] = [(*bearer(secret).items(),)[0], ("x-api-key", secret)]
     assert post(proxy, fields).status_code == 200
 
@@ -208,7 +208,7 @@ def test_a_key_in_another_place_does_not_go_upstream(
     headers: list[tuple[str, str]],
     query: str,
 ) -> None:
-    """What would carry it there is refused, and says where a key belongs."""
+    """A key in a place that would be sent upstream is refused, with the right place named."""
     fields: list[tuple[str, str | bytes]] = [(n, v.replace(GOOD, secret)) for n, v in headers]
     response = post(proxy, [*fields, ("x-api-key", secret)], query.replace(GOOD, secret))
     assert response.status_code == 400
@@ -225,7 +225,7 @@ def test_a_key_in_the_path_goes_nowhere(
     is_in_field: bool,
     status: int,
 ) -> None:
-    """Neither upstream nor into the line of its refusal."""
+    """A key in the path reaches neither upstream nor the log line of its refusal."""
     capsys.readouterr()
     headers = bearer(secret) if is_in_field else {}
     url = f"{proxy.base_url}/files/{secret}"
@@ -237,7 +237,7 @@ def test_a_key_in_the_path_goes_nowhere(
 
 
 def test_any_host_is_answered_for_a_key(proxy: LiveProxy, secret: str) -> None:
-    """The check of `Host` is for proxies that are open."""
+    """With a key any host is answered, as `Host` is checked only while the proxy is open."""
     assert ask_with(proxy.base_url, secret, host="proxy.example").status_code == 200
 
 
@@ -245,7 +245,7 @@ def test_any_host_is_answered_for_a_key(proxy: LiveProxy, secret: str) -> None:
 
 
 def test_a_revoked_key_is_refused_without_a_restart(proxy: LiveProxy) -> None:
-    """A key that is made opens, and once it is revoked it does not, within a second or so."""
+    """A new key opens, and is refused once it is revoked, both within about a second."""
     secret, key = make_key(proxy.store_path)
     wait_until_known(proxy.base_url, secret)
     revoke_key(proxy.store_path, key.id)
@@ -256,7 +256,7 @@ def test_a_revoked_key_is_refused_without_a_restart(proxy: LiveProxy) -> None:
 
 
 def test_the_record_says_who_still_uses_a_revoked_key(proxy: LiveProxy) -> None:
-    """So that its owner can be found; of keys that never were, there is a line in the log only."""
+    """The record has the use of a revoked key, so that its owner can be found."""
     secret, key = make_key(proxy.store_path, name="old", revoked_at=time.time())
     until(lambda: "revoked" in refused(ask_with(proxy.base_url, secret)), NOTICED_WITHIN_S)
     ask_with(proxy.base_url, "sk-nobodys")
@@ -271,7 +271,7 @@ def test_the_record_says_who_still_uses_a_revoked_key(proxy: LiveProxy) -> None:
 
 
 def test_a_key_expires_by_itself(proxy: LiveProxy) -> None:
-    """Until its time has come it opens; then it is refused, and told why."""
+    """A key opens until its time is over; then it is refused with that reason."""
     secret, key = make_key(proxy.store_path, expires_at=time.time() + 4)
     wait_until_known(proxy.base_url, secret)
     until(lambda: ask_with(proxy.base_url, secret).status_code == 401, NOTICED_WITHIN_S)
@@ -282,7 +282,7 @@ def test_a_key_expires_by_itself(proxy: LiveProxy) -> None:
 
 
 def test_only_the_key_that_asked_may_fetch(start_proxy: StartProxy) -> None:
-    """A held reply and a stream's result are there for it, and unknown to another one."""
+    """A held reply and a stream's result exist for the key that asked, and for no other."""
     proxy = start_proxy(policy=HOLD, **OPTIONS)
     (mine, _), (other, _) = make_key(proxy.store_path), make_key(proxy.store_path)
     wait_until_known(proxy.base_url, mine)
@@ -295,7 +295,7 @@ def test_only_the_key_that_asked_may_fetch(start_proxy: StartProxy) -> None:
 
 
 def test_results_are_there_for_the_key_that_asked(proxy: LiveProxy, secret: str) -> None:
-    """A stream's outcome is not told to another key, nor without one."""
+    """A stream's outcome is given neither to another key nor without one."""
     other, _ = make_key(proxy.store_path)
     wait_until_known(proxy.base_url, other)
     body = question("p=0.9", stream=True)
@@ -308,7 +308,7 @@ def test_results_are_there_for_the_key_that_asked(proxy: LiveProxy, secret: str)
 
 
 def test_the_record_says_which_key_asked(proxy: LiveProxy) -> None:
-    """By its id and name, of answers and of refusals beyond a limit; nothing leads to the key."""
+    """The record has id and name of the key, for answers and refusals, and no secret."""
     secret, key = make_key(proxy.store_path, name="nightly", requests_per_minute=1)
     until(lambda: ask_with(proxy.base_url, secret).status_code == 200, NOTICED_WITHIN_S)
     assert ask_with(proxy.base_url, secret).status_code == 429
@@ -341,7 +341,7 @@ def realtime(tmp_path: Path) -> Iterator[tuple[LiveProxy, RealtimeUpstream, str]
 
 
 async def test_websockets_need_a_key_too(realtime: tuple[LiveProxy, RealtimeUpstream, str]) -> None:
-    """A handshake without one is refused in HTTP; with one, upstream sees its own key alone."""
+    """A handshake without a key is refused in HTTP; with one, upstream gets only its own key."""
     proxy, upstream, secret = realtime
     url = f"ws://127.0.0.1:{proxy.port}/v1/realtime?model=echo"
     upstream.forget()
@@ -383,7 +383,7 @@ def config(tmp_path: Path) -> Callable[..., str]:
 def test_a_broken_policy_keeps_no_key_from_being_revoked(
     config: Callable[..., str], tmp_path: Path
 ) -> None:
-    """Listing and revoking keys, and deciding reviews, need the store and no policy."""
+    """With a broken policy, keys can be listed and revoked and reviews decided on."""
     path = config("keys: required\npolicies: own.yaml\n")
     own = tmp_path / "own.yaml"
     own.write_text("{version: 1, name: own, default: deliver}")
@@ -399,7 +399,7 @@ def test_a_broken_policy_keeps_no_key_from_being_revoked(
 
 
 def test_a_key_is_made_listed_and_revoked(config: Callable[..., str], tmp_path: Path) -> None:
-    """It is printed once and kept as its hash; the list tells all but what would let one in."""
+    """A new key is printed once and stored as a hash; the list has all except the secret."""
     path = config()
     options = ["--team", "support", "--name", "bot", "--requests-per-minute", "60"]
     made = run_cli("keys", "create", "--config", path, *options, "--expires", "90d")
@@ -416,9 +416,9 @@ def test_a_key_is_made_listed_and_revoked(config: Callable[..., str], tmp_path: 
     assert "digest" not in line
 
     assert run_cli("keys", "revoke", facts["id"], "--config", path).returncode == 0
-    shown = run_cli("keys", "list", "--config", path).stdout
-    assert shown.startswith(f"{facts['id']}  revoked ")
-    assert "team=support" in shown
+    listed = run_cli("keys", "list", "--config", path).stdout
+    assert listed.startswith(f"{facts['id']}  revoked ")
+    assert "team=support" in listed
     again = run_cli("keys", "revoke", facts["id"], "--config", path)
     assert again.returncode == 1
     assert again.stderr.startswith(f"{facts['id']} is revoked already\n")
@@ -430,7 +430,7 @@ def test_a_key_is_made_listed_and_revoked(config: Callable[..., str], tmp_path: 
 def test_without_a_store_only_a_new_key_makes_one(
     config: Callable[..., str], tmp_path: Path
 ) -> None:
-    """In the wrong folder, the keys of the right one do not seem to be gone."""
+    """Only making a key makes a store, so that a wrong folder does not look like an empty one."""
     path = config()
     for arguments in (["list"], ["revoke", "key_x"]):
         done = run_cli("keys", *arguments, "--config", path)
@@ -445,7 +445,7 @@ def test_without_a_store_only_a_new_key_makes_one(
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["--team", "suport"], "there is no team 'suport'; did you mean 'support'?"),
         (["--policy", "helpdsk"], "there is no pack of this name"),
@@ -456,13 +456,13 @@ def test_without_a_store_only_a_new_key_makes_one(
     ],
 )
 def test_a_key_that_could_not_be_served_is_not_made(
-    config: Callable[..., str], options: list[str], said: str
+    config: Callable[..., str], options: list[str], message: str
 ) -> None:
-    """A mistake is one sentence and exit status 2, and no key is in the store."""
+    """A mistake gives one sentence and exit status 2, and no key is stored."""
     path = config()
     done = run_cli("keys", "create", "--config", path, *options)
     assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert run_cli("keys", "list", "--config", path).stdout == ""
 
@@ -470,7 +470,7 @@ def test_a_key_that_could_not_be_served_is_not_made(
 def test_a_key_whose_team_is_gone_stops_the_start(
     config: Callable[..., str], tmp_path: Path
 ) -> None:
-    """Rather than to fall back to another policy, the proxy says what to do; revoking helps."""
+    """A key whose team is gone stops the start with what to do; revoking it helps."""
     _, key = make_key(tmp_path / "held.db", team="gone")
     for command in (("serve", "--port", "0"), ("check",)):
         done = run_cli(*command, "--config", config())
@@ -480,7 +480,7 @@ def test_a_key_whose_team_is_gone_stops_the_start(
 
 
 def test_check_names_the_policy_of_each_team(config: Callable[..., str]) -> None:
-    """A team's policy is checked with the configuration that names it."""
+    """`check` checks the policy of each team that the configuration names."""
     done = run_cli("check", "--config", config())
     assert (done.returncode, done.stderr) == (0, "")
     assert re.search(r"^team support: policy helpdesk@\w{8}$", done.stdout, re.MULTILINE)
@@ -490,7 +490,7 @@ def test_check_names_the_policy_of_each_team(config: Callable[..., str]) -> None
 
 
 def test_listening_beyond_loopback_takes_client_keys(config: Callable[..., str]) -> None:
-    """Without them the sentence says how to make some; with them the key may be lent."""
+    """Listening beyond loopback without client keys is refused, with how to make some."""
     upstream = "upstreams: {a: {base_url: 'http://127.0.0.1:1', api_key: x}}\n"
     path = Path(config(""))
     text = path.read_text().replace("upstreams: {demo: {demo: true}}\n", upstream)

@@ -1,4 +1,4 @@
-"""What goes on for a client key ends with it: streams, requests that wait, WebSockets."""
+"""Streams, waiting requests and WebSockets of a client key end when the key does."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.running.live_proxy import LiveProxy, question
 from tests.servers.raw_server import Peer, RawServer
 from tests.servers.realtime_upstream import RealtimeUpstream
 
-ALLOWED_S = 4.0  # it is about half a second; other work may share the machine
+ALLOWED_S = 4.0  # usually half a second; other work may share the machine
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
@@ -70,8 +70,8 @@ def proxy(endless: Endless, tmp_path: Path) -> Iterator[LiveProxy]:
 def test_streams_and_requests_end_with_their_key(
     proxy: LiveProxy, endless: Endless, stream: bool, ending: str
 ) -> None:
-    """A stream breaks off, a request that waits is told why, and the call upstream ends with both;
-    a neighbour's goes on.
+    """When a key is revoked its stream breaks off, its waiting request
+    gets an error, and both calls to upstream end. Another key's go on.
     """
     expires_at = time.time() + 3 if ending == "expired" else None
     secret, key = make_key(proxy.store_path, expires_at=expires_at)
@@ -82,11 +82,11 @@ def test_streams_and_requests_end_with_their_key(
 
     def ask() -> None:
         url = f"{proxy.base_url}/chat/completions"
-        asked = httpx.stream(
+        exchange = httpx.stream(
             "POST", url, json=question("hi", stream=stream), headers=bearer(secret), timeout=20
         )
         try:
-            with asked as response:
+            with exchange as response:
                 parts = []
                 for part in response.iter_raw():
                     parts.append(part)
@@ -99,10 +99,10 @@ def test_streams_and_requests_end_with_their_key(
 
     def listen() -> None:
         url = f"{proxy.base_url}/chat/completions"
-        asked = httpx.stream(
+        exchange = httpx.stream(
             "POST", url, json=question("hi", stream=True), headers=bearer(other), timeout=20
         )
-        with asked as response:
+        with exchange as response:
             for _ in response.iter_raw():
                 if ended:
                     return
@@ -126,7 +126,7 @@ def test_streams_and_requests_end_with_their_key(
 
 
 async def test_a_websocket_ends_with_its_key(tmp_path: Path) -> None:
-    """It is closed with 1008 and says why; upstream's end is closed too."""
+    """A WebSocket is closed with 1008 and a reason, and upstream's end as well."""
     with RealtimeUpstream() as upstream:
         proxy = LiveProxy(
             upstream.base_url, tmp_path, keys="required", upstream={"api_key": "sk-own"}
@@ -154,8 +154,8 @@ async def test_a_websocket_ends_with_its_key(tmp_path: Path) -> None:
 
 
 async def test_responses_over_a_websocket_count_for_the_limit(tmp_path: Path) -> None:
-    """A message that has a response made is a request; beyond the limit it gets an error event and
-    goes no further. Other messages are free.
+    """A message that creates a response counts as a request; beyond the limit it
+    gets an error event and is not sent upstream. Other messages do not count.
     """
     with RealtimeUpstream() as upstream:
         proxy = LiveProxy(
@@ -167,12 +167,12 @@ async def test_responses_over_a_websocket_count_for_the_limit(tmp_path: Path) ->
         url = f"ws://127.0.0.1:{proxy.port}/v1/realtime?model=echo"
         asking = '{"type":"response.cre\\u0061te"}'
         async with connect(url, additional_headers=bearer(secret), proxy=None) as session:
-            told = []
+            events = []
             for message in [asking] * 7 + ['{"type":"input_audio_buffer.append"}'] * 20:
                 await session.send(message)
-                told.append(json.loads(await asyncio.wait_for(session.recv(), 10)))
-        assert [each["type"] for each in told[:7]] == ["response.create"] * 4 + ["error"] * 3
-        assert {each["error"]["code"] for each in told[4:7]} == {"rate_limit_exceeded"}
-        assert {each["type"] for each in told[7:]} == {"input_audio_buffer.append"}
+                events.append(json.loads(await asyncio.wait_for(session.recv(), 10)))
+        assert [each["type"] for each in events[:7]] == ["response.create"] * 4 + ["error"] * 3
+        assert {each["error"]["code"] for each in events[4:7]} == {"rate_limit_exceeded"}
+        assert {each["type"] for each in events[7:]} == {"input_audio_buffer.append"}
         assert upstream.last.received.count(asking) == 4
         await asyncio.to_thread(proxy.stop)

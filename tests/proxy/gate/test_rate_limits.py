@@ -1,4 +1,4 @@
-"""Buckets of several processes let through what one would, and no more."""
+"""Buckets that several processes share let through as many requests as one would."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_shared_ones_do_as_those_of_one_process(
     make: Callable[[Callable[[], float]], TakesRequests],
 ) -> None:
-    """A minute's worth at once, then one every so often; who is refused has used up nothing."""
+    """A shared bucket allows a minute's worth at once, then one at intervals."""
     now = [1_000.0]
     buckets = make(lambda: now[0])
     both = [("key", 60), ("team", 2)]
@@ -34,8 +34,8 @@ def test_shared_ones_do_as_those_of_one_process(
 
 
 def test_processes_together_take_what_there_is() -> None:
-    """Of 1,000 requests a minute, four processes that ask 1,600 times at once get 1,000, and those
-    that the minute brings meanwhile.
+    """With 1,000 requests a minute allowed, four processes that ask 1,600
+    times at once get 1,000, and those that the time meanwhile adds.
     """
     buckets, started = SharedBuckets(), time.monotonic()
     reads, write = os.pipe()
@@ -43,8 +43,8 @@ def test_processes_together_take_what_there_is() -> None:
         if not os.fork():
             _take(buckets, write)
     os.close(write)
-    with os.fdopen(reads, "rb") as told:
-        taken = told.read().count(b"1")
+    with os.fdopen(reads, "rb") as pipe:
+        taken = pipe.read().count(b"1")
     for _ in range(PROCESSES):
         os.wait()
     came_s = time.monotonic() - started
@@ -58,7 +58,7 @@ def _take(buckets: SharedBuckets, write: int) -> NoReturn:
 
 
 def test_one_that_dies_keeps_nobody_waiting() -> None:
-    """The kernel takes the lock from a process that is killed while it holds it."""
+    """A process that is killed while it holds the lock does not block the others."""
     buckets = SharedBuckets()
     reads, write = os.pipe()
     pid = os.fork()
@@ -76,7 +76,7 @@ def test_one_that_dies_keeps_nobody_waiting() -> None:
 
 
 def test_too_many_buckets_push_out_the_oldest() -> None:
-    """A table that is full still counts whoever came last; a minute later all slots are free."""
+    """A full table drops its oldest buckets, and all slots are free a minute later."""
     now = [1_000.0]
     buckets = SharedBuckets(slots=32, clock=lambda: now[0])
     for number in range(1_000):

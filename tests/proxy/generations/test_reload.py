@@ -1,4 +1,4 @@
-"""The configuration changes while requests go on: all of it or none, and nobody notices."""
+"""Changes of the configuration under traffic: all of it applies or none, and no request is lost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.running.client_keys import OWN_KEY, ask_with, make_key, revoke_key, w
 from tests.running.live_proxy import ProxyProcess, question, run_cli, until
 from tests.servers.faulty_upstream import FaultyUpstream
 
-PATIENCE_S = 20  # about half a second on an idle machine
+PATIENCE_S = 20  # usually half a second; other work may share the machine
 DELIVER = "{version: 1, name: lenient, default: deliver}"
 HOLD = "{version: 1, name: desk, default: {hold: {queue: seniors}}}"
 
@@ -49,7 +49,7 @@ policies: {policy}
 """
 
     def write(self, name: str, text: str) -> None:
-        """Replace a file as editors do: another file takes its name."""
+        """Replace a file as editors do, with another file under its name."""
         path = self.folder / name
         path.with_suffix(".new").write_text(text)
         path.with_suffix(".new").replace(path)
@@ -62,7 +62,7 @@ policies: {policy}
         return httpx.post(url, json=question("hi", model), timeout=PATIENCE_S, trust_env=False)
 
     def policy(self) -> str:
-        """Return the name of the policy that decides now."""
+        """Return the name of the policy that decides at present."""
         return self.ask().headers["x-pinocchio-policy"].split("/")[0]
 
     @property
@@ -86,8 +86,8 @@ def running(tmp_path: Path, upstream: FaultyUpstream) -> Iterator[Running]:
 
 
 def test_a_change_under_load_loses_nothing(running: Running) -> None:
-    """While clients keep asking, the policy changes: none fails, and each follows one of the two,
-    which its line names together with the generation.
+    """While clients ask, the policy changes: no request fails, and each
+    follows one of the two, which its log line names with the generation.
     """
     running.write("desk.yaml", HOLD)
     is_over = threading.Event()
@@ -124,7 +124,7 @@ def test_a_change_under_load_loses_nothing(running: Running) -> None:
 
 
 def test_the_record_has_the_generation(running: Running) -> None:
-    """Rows from before a change can be told from those after it."""
+    """Records from before and after a change have different generations."""
     running.ask()
     running.write("house.yaml", HOLD)
     running.wait_for(2)
@@ -139,7 +139,9 @@ def test_the_record_has_the_generation(running: Running) -> None:
 
 
 def test_a_broken_file_changes_nothing(running: Running) -> None:
-    """The old configuration still holds, the log has file and line; corrected, it is taken."""
+    """With a broken file the old configuration stays, the
+    log has file and line; once it is corrected it applies.
+    """
     running.write("proxy.yaml", "polcies: desk.yaml\n")
     until(running.refusals, PATIENCE_S)
     [line] = running.refusals()
@@ -155,7 +157,7 @@ def test_a_broken_file_changes_nothing(running: Running) -> None:
 
 
 def test_a_broken_policy_is_taken_once_it_is_corrected(running: Running) -> None:
-    """Also where the configuration has named it only since, and is not touched again."""
+    """A broken policy applies once it is corrected, also where only the new file names it."""
     running.write("desk.yaml", "{version: 1, name: desk, default: hld}")
     running.configure("desk.yaml")
     until(running.refusals, PATIENCE_S)
@@ -168,7 +170,7 @@ def test_a_broken_policy_is_taken_once_it_is_corrected(running: Running) -> None
 
 @pytest.mark.parametrize("text", ["", "# nothing\n"])
 def test_an_emptied_file_is_no_configuration(running: Running, text: str) -> None:
-    """What a crash of an editor leaves must not put the defaults in place of what held."""
+    """An emptied file, as a crashed editor may leave, does not bring back the defaults."""
     running.write("proxy.yaml", text)
     until(running.refusals, PATIENCE_S)
     assert "the file is empty" in running.refusals()[0]["problems"][0]
@@ -176,7 +178,7 @@ def test_an_emptied_file_is_no_configuration(running: Running, text: str) -> Non
 
 
 def test_a_removed_file_changes_nothing(running: Running) -> None:
-    """Files may be gone for a while; the configuration that was read holds."""
+    """While files are missing, the configuration that was read stays."""
     (running.folder / "house.yaml").unlink()
     until(running.refusals, PATIENCE_S)
     assert running.policy() == "lenient"
@@ -185,7 +187,7 @@ def test_a_removed_file_changes_nothing(running: Running) -> None:
 
 
 def test_a_file_that_is_a_link_may_be_switched(running: Running) -> None:
-    """Mounted configurations are links that are replaced; what they lead to counts."""
+    """A link that is replaced, as for mounted configurations, is a change of the file."""
     (running.folder / "a.yaml").write_text(running.config())
     running.write("desk.yaml", HOLD)
     (running.folder / "b.yaml").write_text(running.config("desk.yaml"))
@@ -197,19 +199,19 @@ def test_a_file_that_is_a_link_may_be_switched(running: Running) -> None:
 
 
 def test_sighup_reads_the_files_again(running: Running) -> None:
-    """The process lives on, with the next generation."""
+    """SIGHUP makes the next generation in the same process."""
     running.process.send_signal(signal.SIGHUP)
     running.wait_for(2)
     assert running.policy() == "lenient"
 
 
 def test_a_request_ends_as_it_began(running: Running, upstream: FaultyUpstream) -> None:
-    """What upstream is still answering is delivered under the policy of its beginning, although
-    its upstream is no longer configured; new requests go the new way.
+    """A reply under way is delivered under the policy with which it began, although
+    its upstream is no longer configured; new requests go to the new upstream.
     """
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(running.ask, "slow")
-        asked = upstream.wait_for_request()
+        request = upstream.wait_for_request()
         running.write("desk.yaml", HOLD)
         running.configure("desk.yaml", key="sk-another")
         running.wait_for(2)
@@ -217,17 +219,17 @@ def test_a_request_ends_as_it_began(running: Running, upstream: FaultyUpstream) 
         running.wait_for(3)
         assert running.policy() == "desk"
         assert upstream.last.header("authorization") == "Bearer sk-third"
-        asked.proceed()
+        request.proceed()
         response = waiting.result()
     assert response.status_code == 200
     assert response.headers["x-pinocchio-policy"].startswith("lenient/")
-    assert asked.header("authorization") == f"Bearer {OWN_KEY}"
+    assert request.header("authorization") == f"Bearer {OWN_KEY}"
     time.sleep(0.5)  # by now the first generation's connections are closed
     assert running.ask().status_code == 200
 
 
 def test_what_needs_a_restart_is_said_and_left(running: Running) -> None:
-    """The other changes of the same file are taken."""
+    """A setting that needs a restart is logged and left; the file's other changes apply."""
     running.write("desk.yaml", HOLD)
     text = running.config("desk.yaml", more="limits: {max_held: 1}\nadmin: false\n")
     running.write("proxy.yaml", text.replace("held.db", "other.db"))
@@ -241,7 +243,7 @@ def test_what_needs_a_restart_is_said_and_left(running: Running) -> None:
 
 
 def test_keys_and_teams_come_with_a_change(running: Running) -> None:
-    """Once keys are required nobody else gets in; a team's policy changes with its file."""
+    """Once keys are required others are refused, and a team's policy changes with its file."""
     running.write("team.yaml", DELIVER)
     secret, _ = make_key(running.folder / "held.db", team="support")
     running.configure(more="keys: required\nteams: {support: {policy: team.yaml}}\n")
@@ -261,7 +263,7 @@ def test_keys_and_teams_come_with_a_change(running: Running) -> None:
 def test_what_would_be_unsafe_at_the_start_is_refused_later_too(
     tmp_path: Path, upstream: FaultyUpstream
 ) -> None:
-    """A proxy that everybody can reach cannot be opened by a change of its file."""
+    """A change may not open a proxy that everybody can reach, as at the start."""
     path = tmp_path / "proxy.yaml"
     text = f"""
 upstreams: {{a: {{base_url: "{upstream.base_url}", api_key: x}}}}
@@ -277,7 +279,7 @@ store: sqlite:///{tmp_path}/held.db
 
 
 def test_a_team_with_keys_cannot_be_taken_away(running: Running) -> None:
-    """Its keys would fall back to another policy; the change is refused with their ids."""
+    """A team that has keys cannot be removed: the change is refused with the keys' ids."""
     secret, key = make_key(running.folder / "held.db", team="support")
     running.configure(more="keys: required\nteams: {support: {}, sales: {}}\n")
     running.wait_for(2)
@@ -288,7 +290,7 @@ def test_a_team_with_keys_cannot_be_taken_away(running: Running) -> None:
 
 
 def test_the_key_that_was_in_the_way_is_revoked(running: Running) -> None:
-    """The remedy that the refusal names is enough: the change is made without another one."""
+    """Once the keys named in the refusal are revoked, the change applies by itself."""
     secret, key = make_key(running.folder / "held.db", team="support")
     running.configure(more="keys: required\nteams: {support: {}, sales: {}}\n")
     running.wait_for(2)
@@ -300,7 +302,7 @@ def test_the_key_that_was_in_the_way_is_revoked(running: Running) -> None:
 
 
 def a_reviewer(running: Running) -> str:
-    """Return the key of a new reviewer, in the proxy's store."""
+    """Return the key of a new reviewer in the proxy's store."""
     store = running.folder / "store.yaml"
     store.write_text(f"store: sqlite:///{running.folder}/held.db\n")
     made = run_cli("keys", "create", "--config", str(store), "--role", "reviewer", "--name", "ann")
@@ -308,8 +310,8 @@ def a_reviewer(running: Running) -> str:
 
 
 def test_a_refused_configuration_shows(tmp_path: Path, upstream: FaultyUpstream) -> None:
-    """In the body of `/readyz`, without the reasons; at the desk on every page and in its figures,
-    with them; and nowhere any more once it is mended.
+    """A refused configuration shows in `/readyz` without its reasons, and
+    on the desk's pages and in its figures with them, until it is corrected.
     """
     running = Running(tmp_path, upstream.base_url, "admin: {token: tok}")
     ready = running.process.base_url.removesuffix("/v1") + "/readyz"
@@ -331,17 +333,20 @@ def test_a_refused_configuration_shows(tmp_path: Path, upstream: FaultyUpstream)
         assert abs(refused_at - time.time()) < PATIENCE_S
         assert refused_at == round(refused_at, 3)
         assert "nonsense" not in str(state())
-        told = desk.get("/pinocchio/v1/stats").json()["configuration"]
-        assert (told["is_refused"], "nonsense" in told["problems"][0]) == (True, True)
+        configuration = desk.get("/pinocchio/v1/stats").json()["configuration"]
+        assert (configuration["is_refused"], "nonsense" in configuration["problems"][0]) == (
+            True,
+            True,
+        )
         for page in ("reviews", "policies"):
-            shown = desk.get(f"/console/{page}").text
-            assert "The configuration on disk was refused" in shown
-            assert "nonsense" in shown
+            html = desk.get(f"/console/{page}").text
+            assert "The configuration on disk was refused" in html
+            assert "nonsense" in html
         reviewer = {"authorization": f"Bearer {a_reviewer(running)}"}
         for page in ("reviews", "policies"):
-            shown = desk.get(f"/console/{page}", headers=reviewer).text
-            assert "The configuration on disk was refused" in shown
-            assert "nonsense" not in shown
+            html = desk.get(f"/console/{page}", headers=reviewer).text
+            assert "The configuration on disk was refused" in html
+            assert "nonsense" not in html
         running.configure(more="admin: {token: tok}", policy="house.yaml")
         until(lambda: state()["configuration"] == "current", PATIENCE_S)
         assert "refused" not in desk.get("/console/reviews").text

@@ -1,4 +1,4 @@
-"""An agent with the function of docs/agents.md goes through restart, upgrade and migration."""
+"""An agent with docs/agents.md's function survives a restart, an upgrade and a migration."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ASKED: dict[str, Any] = {"model": "demo", "tools": [{"type": "function", "functi
 
 @pytest.fixture
 def upgrade(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return a function after which the version has one revision of the schema more."""
+    """Return a function after which the version has one more revision of the schema."""
 
     def begin() -> None:
         folder = tmp_path / "migrations"
@@ -48,8 +48,8 @@ def upgrade(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_a_released_call_is_found_after_restart_and_migration(tmp_path: Path, upgrade: Any) -> None:
-    """While the agent waits, the call is released, the proxy ends and a newer one migrates the
-    store: the agent's next request gets that very call, and no model is asked again.
+    """While the agent waits its call is released, the proxy ends and a newer one migrates
+    the store. The agent's next request gets the same call, and no model is asked again.
     """
     [code] = re.findall(r"```python\n(.*?)```", (ROOT / "docs/agents.md").read_text(), re.DOTALL)
     names: dict[str, Any] = {}
@@ -88,4 +88,4 @@ def test_a_released_call_is_found_after_restart_and_migration(tmp_path: Path, up
     held, migrated = logs
     [call] = message.tool_calls
     assert (held["question"], migrated["now"]) == (QUESTION, "9000")
-    assert json.loads(call.function.arguments)["amount"] == 69  # anew, it would be held again
+    assert json.loads(call.function.arguments)["amount"] == 69  # a new call would be held again

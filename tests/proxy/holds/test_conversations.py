@@ -1,4 +1,4 @@
-"""What is remembered of responses: for the key that asked, within bounds."""
+"""What the proxy remembers of responses, for the key that asked and within bounds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def response(id: str) -> dict[str, Any]:
 
 
 def test_a_request_is_remembered_for_its_key() -> None:
-    """Whoever asked finds the request and where it went; nobody else does."""
+    """The key that asked finds the request and its upstream, and no other key does."""
     conversations = Conversations()
     conversations.keep(asked(tools=[]), response("resp_1"), "mine", "openai")
     kept = conversations.get("resp_1", "mine")
@@ -31,7 +31,7 @@ def test_a_request_is_remembered_for_its_key() -> None:
 
 
 def test_memory_is_bounded_by_count_and_size() -> None:
-    """The oldest responses go first, and no response can fill the memory for good."""
+    """The oldest responses are forgotten first, and one that is too large is not kept."""
     few = Conversations(max_responses=2)
     small = Conversations(max_bytes=1_000)
     for number in range(9):
@@ -45,7 +45,7 @@ def test_memory_is_bounded_by_count_and_size() -> None:
 
 
 def test_a_response_kept_again_counts_once() -> None:
-    """A background response that is looked at often takes the room of one."""
+    """A background response that is fetched often takes the room of one."""
     conversations = Conversations(max_bytes=1_000)
     for _ in range(50):
         conversations.keep(asked("x" * 300), response("resp_1"), "k", "u")
@@ -54,7 +54,7 @@ def test_a_response_kept_again_counts_once() -> None:
 
 
 def test_what_is_elsewhere_stays_unknown() -> None:
-    """A conversation that began with something unknown cannot be scored later either."""
+    """A conversation that began in upstream's store stays unknown, and never has a score."""
     conversations = Conversations()
     conversations.keep(asked(conversation="conv_1"), response("resp_1"), "k", "u")
     resumed = conversations.add_earlier_text(asked(previous_response_id="resp_1"), "k")
@@ -63,7 +63,7 @@ def test_what_is_elsewhere_stays_unknown() -> None:
 
 
 def test_held_ids_are_found_and_bounded() -> None:
-    """A held response is found by upstream's id and its key, as long as there is room."""
+    """A held response is found by upstream's id and its key, within bounds."""
     conversations = Conversations(max_responses=2)
     for number in range(3):
         conversations.note_held(f"resp_{number}", "k", f"resp_held_{number}")

@@ -1,4 +1,4 @@
-"""Holds that wait for a reviewer, that are fetched later, and that nobody decides on in time."""
+"""Holds with a waiting client, holds that are fetched later, and holds that expire."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ WAIT = policy("{hold: {reply: wait, wait: 20s}}")
 @contextmanager
 def verdict(proxy: LiveProxy, text: str, state: str) -> Iterator[Callable[[], str]]:
     """Decide on the reply to `text` as soon as it is held; yield a function that returns its id."""
-    told: list[str] = []
+    ids: list[str] = []
 
     def review() -> None:
         def waiting() -> list[str]:
@@ -50,12 +50,12 @@ def verdict(proxy: LiveProxy, text: str, state: str) -> Iterator[Callable[[], st
             return [r["id"] for r in rows if (r["question"], r["state"]) == (text, HELD)]
 
         until(waiting)
-        told.extend(waiting())
-        assert decide(proxy, told[0], state)
+        ids.extend(waiting())
+        assert decide(proxy, ids[0], state)
 
     reviewer = threading.Thread(target=review)
     reviewer.start()
-    yield lambda: told[0]
+    yield lambda: ids[0]
     reviewer.join()
 
 
@@ -66,20 +66,20 @@ def verdict(proxy: LiveProxy, text: str, state: str) -> Iterator[Callable[[], st
 def test_a_release_during_the_wait_delivers_the_reply(
     start_proxy: StartProxy, upstream: FaultyUpstream, is_stream: bool
 ) -> None:
-    """Who waits gets upstream's bytes, action `deliver` and the review id, after one call."""
+    """A client that waits gets upstream's bytes, action `deliver` and the review id."""
     proxy = start_proxy(policy=WAIT)
     asked = question(f"wait {is_stream} p=0.1", stream=is_stream)
     with verdict(proxy, f"wait {is_stream} p=0.1", RELEASED) as id:
         got = proxy.post_raw(asked)
     assert len(upstream.requests) == 1
-    told = post_raw(f"{upstream.base_url}/chat/completions", asked)
-    assert (got.status, without_member(got.body)) == (200, told.body)
+    direct = post_raw(f"{upstream.base_url}/chat/completions", asked)
+    assert (got.status, without_member(got.body)) == (200, direct.body)
     assert (got.headers[ACTION], got.headers[REVIEW_ID]) == ("deliver", id())
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_a_rejection_during_the_wait_is_an_error(start_proxy: StartProxy, is_stream: bool) -> None:
-    """Who waits for what a reviewer rejects gets a 422 with a code, and nothing of the reply."""
+    """A client that waits for a reply that is rejected gets a 422, and nothing of the reply."""
     proxy = start_proxy(policy=WAIT)
     text = f"secret {is_stream} p=0.1"
     with (
@@ -107,7 +107,7 @@ def test_a_rejection_during_the_wait_is_an_error(start_proxy: StartProxy, is_str
 def test_after_the_wait_comes_what_is_said_otherwise(
     start_proxy: StartProxy, fields: Any, otherwise: str, status: int, is_stream: bool
 ) -> None:
-    """Without a verdict in time it is the placeholder or the error, by kind or as it is said."""
+    """Without a verdict in time the client gets the placeholder or the error, by kind or as set."""
     proxy = start_proxy(policy=policy(f"{{hold: {{reply: wait, wait: 1s{otherwise}}}}}"))
     started = time.monotonic()
     response = proxy.ask(f"p=0.1 {is_stream}", stream=is_stream, **fields)
@@ -124,7 +124,7 @@ def test_after_the_wait_comes_what_is_said_otherwise(
 def test_the_status_goes_out_while_a_reviewer_is_waited_for(
     start_proxy: StartProxy, is_stream: bool, state: str
 ) -> None:
-    """After `commit_after_s` pings keep the connection; what comes of it stands in the body."""
+    """After `commit_after_s` pings keep the connection alive, and the body has the outcome."""
     proxy = start_proxy(policy=WAIT, limits={"commit_after_s": 0.05})
     text = f"late {is_stream} {state} p=0.1"
     with verdict(proxy, text, state):
@@ -132,8 +132,8 @@ def test_the_status_goes_out_while_a_reviewer_is_waited_for(
     assert (got.status, got.headers["x-pinocchio-confidence-status"]) == (200, "pending")
     assert got.body.startswith(b": ping\n\n" if is_stream else b" ")
     if state == RELEASED:
-        told = text_in(got.body) if is_stream else json.loads(got.body)["choices"][0]["message"]
-        assert text in str(told)
+        content = text_in(got.body) if is_stream else json.loads(got.body)["choices"][0]["message"]
+        assert text in str(content)
     elif is_stream:
         assert events_in(got.body)[-1]["error"]["code"] == "held_reply_rejected"
     else:
@@ -152,7 +152,7 @@ def test_official_clients_wait(start_proxy: StartProxy) -> None:
 
 
 def test_calls_that_a_live_stream_withholds_are_waited_for(start_proxy: StartProxy) -> None:
-    """In a stream whose text is out, the withheld call follows once a reviewer releases it."""
+    """In a stream whose text is out, the withheld call follows once it is released."""
     when = "{tools: any, confidence: {below: 0.3}}"
     rule = f"{{name: calls, when: {when}, then: {{hold: {{reply: wait, wait: 20s}}}}}}"
     proxy = start_proxy(
@@ -163,8 +163,8 @@ def test_calls_that_a_live_stream_withholds_are_waited_for(start_proxy: StartPro
         stream = proxy.openai.chat.completions.create(**asked, stream=True)
         deltas = [chunk.choices[0].delta for chunk in stream]
     parts = [call.function for delta in deltas for call in delta.tool_calls or []]
-    told = "".join(part.arguments or "" for part in parts if part)
-    assert json.loads(told) == {"city": "called p=0.1", "number": 0}
+    arguments = "".join(part.arguments or "" for part in parts if part)
+    assert json.loads(arguments) == {"city": "called p=0.1", "number": 0}
     asked = question("again p=0.1", "tools", tools=[WEATHER])
     with verdict(proxy, "again p=0.1", REJECTED):
         stream = proxy.openai.chat.completions.create(**asked, stream=True)
@@ -174,7 +174,7 @@ def test_calls_that_a_live_stream_withholds_are_waited_for(start_proxy: StartPro
 
 
 def test_who_leaves_is_not_waited_for(start_proxy: StartProxy) -> None:
-    """A client that leaves while a reviewer is waited for leaves the reply held."""
+    """A client that leaves during the wait leaves its reply held."""
     proxy = start_proxy(policy=WAIT)
 
     def left() -> list[Any]:
@@ -198,7 +198,7 @@ def test_who_leaves_is_not_waited_for(start_proxy: StartProxy) -> None:
 
 
 async def test_one_query_asks_for_all_who_wait(tmp_path: Any) -> None:
-    """However many wait, the store is asked once in each interval, and not when nobody waits."""
+    """The store is asked once in each interval for all who wait, and never without one."""
     queries: list[int] = []
     third = asyncio.Event()
 
@@ -224,9 +224,9 @@ async def test_one_query_asks_for_all_who_wait(tmp_path: Any) -> None:
         reviewing.decide(store.url, reply.id, RELEASED)
     assert set(await asyncio.gather(*waiting)) == {RELEASED}
     await verdicts.aclose()
-    asked = len(queries)
+    count_before = len(queries)
     await asyncio.sleep(0.25)
-    assert len(queries) == asked
+    assert len(queries) == count_before
     await store.aclose()
 
 
@@ -235,7 +235,7 @@ def _fields(reply: HeldReply) -> dict[str, Any]:
 
 
 async def test_a_store_that_fails_meanwhile_ends_no_wait(tmp_path: Any) -> None:
-    """Where the store cannot be asked for a while, the verdict is heard of once it can."""
+    """Where the store is away for a while, the verdict arrives once it is back."""
     path = tmp_path / "held.db"
     store = Store(f"sqlite:///{path}")
     await store.open()
@@ -256,7 +256,7 @@ async def test_a_store_that_fails_meanwhile_ends_no_wait(tmp_path: Any) -> None:
     await store.aclose()
 
 
-# Later
+# Fetching later
 
 
 @pytest.fixture
@@ -265,7 +265,7 @@ def later(start_proxy: StartProxy) -> LiveProxy:
 
 
 def test_a_client_that_asks_for_it_is_told_where_the_reply_will_be(later: LiveProxy) -> None:
-    """With `Prefer: respond-async` it is 202 and a Location, and 202 there until a verdict."""
+    """With `Prefer: respond-async` the client gets 202 and a Location, with 202 until a verdict."""
     first = later.ask("secret p=0.1", headers={"prefer": "wait=5, Respond-Async"})
     assert (first.status_code, first.headers["preference-applied"]) == (202, "respond-async")
     id = first.headers[REVIEW_ID]
@@ -284,7 +284,7 @@ def test_a_client_that_asks_for_it_is_told_where_the_reply_will_be(later: LivePr
 
 
 def test_official_clients_poll(later: LiveProxy) -> None:
-    """The openai client reads the 202 as a completion, and retrieves the released one by its id."""
+    """The openai client reads the 202 as a completion, and later retrieves the released one."""
     client = later.openai.with_options(default_headers=ASYNC)
     id = client.chat.completions.create(**question("polled p=0.1")).id
     assert client.chat.completions.retrieve(id).choices[0].finish_reason == "content_filter"
@@ -294,7 +294,7 @@ def test_official_clients_poll(later: LiveProxy) -> None:
 
 
 def test_held_calls_come_later_too(later: LiveProxy) -> None:
-    """A held tool call is a 202 for who asks for it, also for who asks the same again."""
+    """With the preference a held tool call is a 202, also for a repeated request."""
     fields = question("called p=0.1", "tools", tools=[WEATHER])
     replies = [
         later.http.post("/v1/chat/completions", json=fields, headers=ASYNC) for _ in range(2)
@@ -307,7 +307,7 @@ def test_held_calls_come_later_too(later: LiveProxy) -> None:
 
 
 def test_a_stream_that_nobody_asked_for_comes_later_as_an_object(later: LiveProxy) -> None:
-    """Where upstream streams unasked, the 202 is an object all the same."""
+    """Where upstream streams unasked, the 202 is an object."""
     response = later.ask("p=0.1", "always-stream", headers=ASYNC)
     assert (response.status_code, response.json()["object"]) == (202, "chat.completion")
 
@@ -317,7 +317,7 @@ def test_a_stream_that_nobody_asked_for_comes_later_as_an_object(later: LiveProx
     [({}, {}), ({"prefer": "respond-asynchronously"}, {}), (ASYNC, {"stream": True})],
 )
 def test_nobody_else_gets_a_202(later: LiveProxy, headers: Any, fields: Any) -> None:
-    """Without the preference, and in streams, it is what a hold is otherwise."""
+    """Without the preference, and in streams, a hold is answered as usual."""
     response = later.ask("p=0.1", headers=headers, **fields)
     assert response.status_code == 200
     assert "content_filter" in response.text
@@ -329,7 +329,7 @@ def test_nobody_else_gets_a_202(later: LiveProxy, headers: Any, fields: Any) -> 
 def test_a_202_comes_too_late_once_the_status_is_out(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
-    """After `commit_after_s` the placeholder stands in the body."""
+    """After `commit_after_s` the placeholder is in the body, as it is too late for a 202."""
     proxy = start_proxy(policy=policy("{hold: {reply: async}}"), limits={"commit_after_s": 0.05})
     timer = threading.Timer(0.5, lambda: upstream.wait_for_request().proceed())
     timer.start()
@@ -341,7 +341,7 @@ def test_a_202_comes_too_late_once_the_status_is_out(
 
 @pytest.mark.parametrize("path", ["responses", "completions"])
 def test_every_surface_tells_its_own_place(start_responses: StartProxy, path: str) -> None:
-    """The Location is where the held reply of that surface is fetched, with 202 until then."""
+    """The Location has the path at which that surface's held replies are fetched."""
     proxy = start_responses(policy=policy("{hold: {reply: async}}"))
     text = {"responses": "input", "completions": "prompt"}[path]
     body = {"model": "ok", text: "p=0.1"}
@@ -355,7 +355,7 @@ def test_every_surface_tells_its_own_place(start_responses: StartProxy, path: st
 
 
 def test_messages_tell_their_own_place(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """On `/v1/messages` too, whose held replies have a place that the API itself does not know."""
+    """The Location of `/v1/messages` is a path that Anthropic's API does not have."""
     with (
         MessagesUpstream() as anthropic,
         messages_client.proxies_before(anthropic, tmp_path_factory) as start,
@@ -369,7 +369,7 @@ def test_messages_tell_their_own_place(tmp_path_factory: pytest.TempPathFactory)
         assert proxy.http.get(first.headers["location"], headers=headers).status_code == 202
 
 
-# Nobody decided in time
+# Expiry
 
 
 def expired(start_proxy: StartProxy, on_expiry: str, **fields: Any) -> tuple[LiveProxy, str]:
@@ -389,7 +389,7 @@ def make_late(proxy: LiveProxy, id: str) -> None:
 
 @pytest.mark.parametrize("is_marked", [False, True])
 def test_on_expiry_reject(start_proxy: StartProxy, is_marked: bool) -> None:
-    """Rejected by time, a reply is 404 with a code of its own, marked as expired or not yet."""
+    """An expired reply that is rejected is 404 with its own code, marked as expired or not yet."""
     proxy, id = expired(start_proxy, "reject")
     if is_marked:
         assert not decide(proxy, id, RELEASED)
@@ -400,21 +400,21 @@ def test_on_expiry_reject(start_proxy: StartProxy, is_marked: bool) -> None:
 
 @pytest.mark.parametrize("is_marked", [False, True])
 def test_on_expiry_deliver(start_proxy: StartProxy, is_marked: bool) -> None:
-    """Released by time, a reply is fetched as a released one is."""
+    """An expired reply that is delivered is fetched like a released one."""
     proxy, id = expired(start_proxy, "deliver")
     if is_marked:
         assert not decide(proxy, id, REJECTED)
     released = proxy.openai.chat.completions.retrieve(id)
     assert released.choices[0].message.content == "expired p=0.1"
-    told = (released.model_extra or {})["pinocchio"]
-    assert told["choices"] == [
+    member = (released.model_extra or {})["pinocchio"]
+    assert member["choices"] == [
         {"index": 0, "confidence": 0.1, "status": "scored", "basis": ["likeness"]}
     ]
 
 
 @pytest.mark.parametrize("is_marked", [False, True])
 def test_on_expiry_block(start_proxy: StartProxy, is_marked: bool) -> None:
-    """Blocked by time, a reply is an error like any that a policy blocks."""
+    """An expired reply that is blocked is the error of any block."""
     proxy, id = expired(start_proxy, "block")
     if is_marked:
         assert not decide(proxy, id, RELEASED)
@@ -435,7 +435,7 @@ def test_on_expiry_block(start_proxy: StartProxy, is_marked: bool) -> None:
 def test_what_expires_during_the_wait(
     start_proxy: StartProxy, on_expiry: str, status: int, code: str | None, is_stream: bool
 ) -> None:
-    """A wait ends when the reply expires, in what the policy says of that."""
+    """A wait ends when the reply expires, with what the policy says for that."""
     hold = f"{{reply: wait, wait: 1s, expires: 1s, on_expiry: {on_expiry}}}"
     proxy = start_proxy(policy=policy(f"{{hold: {hold}}}"))
     response = proxy.ask("expiring p=0.1", stream=is_stream)
@@ -444,12 +444,12 @@ def test_what_expires_during_the_wait(
     if code:
         assert error_of(response)["code"] == code
     else:
-        told = text_in(response.content) if is_stream else response.text
-        assert "expiring p=0.1" in told
+        text = text_in(response.content) if is_stream else response.text
+        assert "expiring p=0.1" in text
 
 
 async def test_reviewers_see_what_comes_of_an_expired_reply(tmp_path: Any) -> None:
-    """An expired reply stays expired on the list, whatever comes of it, and cannot be decided."""
+    """An expired reply is listed as expired, whatever the policy does, and cannot be decided on."""
     store = Store(f"sqlite:///{tmp_path}/held.db")
     await store.open()
     for on_expiry in ("reject", "deliver", "block"):
@@ -464,7 +464,7 @@ async def test_reviewers_see_what_comes_of_an_expired_reply(tmp_path: Any) -> No
 
 
 def test_clients_of_other_keys_see_nothing(later: LiveProxy) -> None:
-    """What is held for one key is not found by another, whatever it prefers."""
+    """A reply held for one key is not found by another, whatever it prefers."""
     place = later.ask("p=0.1", headers=ASYNC).headers["location"]
     other = OpenAI(base_url=later.base_url, api_key="sk-other", max_retries=0)
     with pytest.raises(NotFoundError) as caught:

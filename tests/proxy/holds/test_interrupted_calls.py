@@ -1,4 +1,4 @@
-"""`/pinocchio/v1/calls`: calls that an agent's framework has stopped, decided at the desk."""
+"""`/pinocchio/v1/calls`: calls that an agent's framework stopped, decided on at the desk."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def verdict(proxy: LiveProxy, id: str, wait_s: float = 0) -> Json:
 
 
 def test_a_call_waits_at_the_desk_with_its_conversation(proxy: LiveProxy) -> None:
-    """As one that a policy holds; the agent is told where it stands."""
+    """Such a call waits at the desk like one that a policy holds, and the agent gets its id."""
     with capture_logs() as lines:
-        told = hold(proxy, "shown")
-    assert (told["state"], told["verdict"]) == ("open", None)
+        waiting = hold(proxy, "shown")
+    assert (waiting["state"], waiting["verdict"]) == ("open", None)
     assert [line["review_id"] for line in lines if line["event"] == "call_held"] == [
-        told["review_id"]
+        waiting["review_id"]
     ]
-    review = proxy.desk.get(f"/pinocchio/v1/reviews/{told['review_id']}").json()
+    review = proxy.desk.get(f"/pinocchio/v1/reviews/{waiting['review_id']}").json()
     assert (review["state"], review["queue"]) == ("open", "review")
     assert [turn["role"] for turn in review["conversation"]] == ["system", "user"]
     [call] = review["calls"]
@@ -73,7 +73,7 @@ def test_a_call_waits_at_the_desk_with_its_conversation(proxy: LiveProxy) -> Non
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("decision", "expected"),
     [
         ({"verdict": "approve"}, ("released", "approve", {"amount": 84.2}, None)),
         (
@@ -83,18 +83,20 @@ def test_a_call_waits_at_the_desk_with_its_conversation(proxy: LiveProxy) -> Non
         ({"verdict": "reject", "note": "too much"}, ("rejected", "reject", None, "too much")),
     ],
 )
-def test_the_verdict_is_fetched(proxy: LiveProxy, given: Json, expected: tuple[Any, ...]) -> None:
-    """With the call as it may be run, or the reviewer's words; as often as it is asked for."""
-    id = hold(proxy, f"fetched-{given['verdict']}")["review_id"]
-    assert decide(proxy, id, **given).status_code == 200
+def test_the_verdict_is_fetched(
+    proxy: LiveProxy, decision: Json, expected: tuple[Any, ...]
+) -> None:
+    """The verdict has the call as it may run, or the reviewer's note, as often as it is fetched."""
+    id = hold(proxy, f"fetched-{decision['verdict']}")["review_id"]
+    assert decide(proxy, id, **decision).status_code == 200
     for _ in range(2):
-        told = verdict(proxy, id)
-        found = (told["state"], told["verdict"], told.get("arguments"), told["message"])
+        answer = verdict(proxy, id)
+        found = (answer["state"], answer["verdict"], answer.get("arguments"), answer["message"])
         assert found == expected
 
 
 def test_a_verdict_can_be_waited_for(proxy: LiveProxy) -> None:
-    """It arrives within a moment, and not before its time is up otherwise."""
+    """A waiting request gets the verdict within a moment, or an answer when its time is over."""
     id = hold(proxy, "waited")["review_id"]
     assert verdict(proxy, id, 0.05)["state"] == "open"
     later = threading.Timer(0.2, decide, (proxy, id), {"verdict": "approve"})
@@ -106,7 +108,7 @@ def test_a_verdict_can_be_waited_for(proxy: LiveProxy) -> None:
 
 
 def test_one_call_is_held_once(proxy: LiveProxy) -> None:
-    """However often it is asked about, also at the same time, and once it was decided on."""
+    """One call is held once however often it is sent, also at once or after its decision."""
     with ThreadPoolExecutor(8) as pool:
         ids = {each["review_id"] for each in pool.map(lambda _: hold(proxy, "once"), range(16))}
     assert len(ids) == 1
@@ -130,40 +132,40 @@ def test_one_call_is_held_once(proxy: LiveProxy) -> None:
     ],
 )
 def test_an_approval_is_for_this_call_in_this_conversation(proxy: LiveProxy, change: Json) -> None:
-    """Servers count ids anew: what shares an id alone is another call, which a person sees."""
+    """The same id with another call or conversation is another call, since servers reuse ids."""
     id = f"functions.refund:{time.monotonic_ns()}"
-    told = hold(proxy, id, amount=1)
-    decide(proxy, told["review_id"], verdict="approve")
+    call = hold(proxy, id, amount=1)
+    decide(proxy, call["review_id"], verdict="approve")
     other = body(id, change.get("amount", 1), **{k: v for k, v in change.items() if k != "amount"})
     of_call = {key: other.pop(key) for key in ("name", "arguments") if key in other}
     other["call"] |= of_call
     found = proxy.http.post(CALLS, json=other).json()
     assert (found["state"], found["verdict"]) == ("open", None)
-    assert found["review_id"] != told["review_id"]
+    assert found["review_id"] != call["review_id"]
 
 
 @pytest.mark.parametrize("how", ["POST", "GET"])
 def test_an_approval_is_handed_out_to_one_run(
     proxy: LiveProxy, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """After a while the same call asks anew, unless the client says that it is the same run."""
+    """After a while the same call needs a new approval, unless the client names the same run."""
     monkeypatch.setattr("proxy.holds.interrupted_calls.AGAIN_S", 0.0)
     for fields in ({}, {"run": "thread-7"}):
         id = f"one-run-{how}-{len(fields)}"
         first = hold(proxy, id, **fields)["review_id"]
         decide(proxy, first, verdict="approve")
-        told = hold(proxy, id, **fields) if how == "POST" else verdict(proxy, first)
-        assert told["verdict"] == "approve"
+        answer = hold(proxy, id, **fields) if how == "POST" else verdict(proxy, first)
+        assert answer["verdict"] == "approve"
         again = hold(proxy, id, **fields)
         assert (again["review_id"] == first) is bool(fields)
         assert again["verdict"] == ("approve" if fields else None)
-        assert verdict(proxy, first)["verdict"] == "approve"  # for whoever was told its id
+        assert verdict(proxy, first)["verdict"] == "approve"  # for a client that has its id
         if fields:
             assert hold(proxy, id, run="thread-8")["review_id"] != first
 
 
 def test_a_reply_that_made_no_such_call_says_nothing_of_it(proxy: LiveProxy) -> None:
-    """Its confidence is that of another answer, whoever names its request."""
+    """A call that the named reply did not make has no confidence."""
     reply = proxy.ask("p=0.97", "Say hello.")
     request_id = reply.headers["x-pinocchio-request-id"]
     assert float(reply.headers["x-pinocchio-confidence"]) == 0.97
@@ -171,7 +173,7 @@ def test_a_reply_that_made_no_such_call_says_nothing_of_it(proxy: LiveProxy) -> 
 
 
 def test_a_call_is_its_keys(proxy: LiveProxy) -> None:
-    """Another key has a call of its own under the same id, and does not hear of this one."""
+    """Another key has its own call under the same id, and learns nothing of this one."""
     id = hold(proxy, "owned")["review_id"]
     stranger = {"authorization": "Bearer sk-stranger"}
     reply = proxy.http.get(f"{CALLS}/{id}", headers=stranger)
@@ -183,16 +185,16 @@ def test_a_call_is_its_keys(proxy: LiveProxy) -> None:
 
 
 def test_confidence_and_label_are_those_of_the_recorded_reply(proxy: LiveProxy) -> None:
-    """Of the same key alone; what a client says is no confidence, and is refused."""
+    """Confidence and label are the recorded reply's of the same key; a client's own are refused."""
     reply = proxy.ask("p=0.3", "tools", tools=[TOOL])
     request_id = reply.headers["x-pinocchio-request-id"]
     [call] = reply.json()["choices"][0]["message"]["tool_calls"]
     sent = body(call["id"], request_id=request_id)
     sent["call"] |= {"name": call["function"]["name"], "arguments": call["function"]["arguments"]}
-    told = proxy.http.post(CALLS, json=sent).json()
-    assert told["confidence"] == float(reply.headers["x-pinocchio-confidence"])
-    decide(proxy, told["review_id"], verdict="reject", correct=False)
-    review = proxy.desk.get(f"/pinocchio/v1/reviews/{told['review_id']}").json()
+    answer = proxy.http.post(CALLS, json=sent).json()
+    assert answer["confidence"] == float(reply.headers["x-pinocchio-confidence"])
+    decide(proxy, answer["review_id"], verdict="reject", correct=False)
+    review = proxy.desk.get(f"/pinocchio/v1/reviews/{answer['review_id']}").json()
     assert review["request_id"] == request_id
     assert [label["correct"] for label in review["labels"]] == [False]
     stranger = {"authorization": "Bearer sk-stranger"}
@@ -202,11 +204,11 @@ def test_confidence_and_label_are_those_of_the_recorded_reply(proxy: LiveProxy) 
 
 
 def test_nobody_in_time_is_a_rejection(proxy: LiveProxy) -> None:
-    """As with what a policy holds."""
+    """An expired call is rejected, as with a policy's hold."""
     id = hold(proxy, "late", expires_s=0.05)["review_id"]
     time.sleep(0.1)
-    told = verdict(proxy, id)
-    assert (told["state"], told["verdict"]) == ("expired", "reject")
+    answer = verdict(proxy, id)
+    assert (answer["state"], answer["verdict"]) == ("expired", "reject")
 
 
 @pytest.mark.parametrize(
@@ -229,50 +231,50 @@ def test_nobody_in_time_is_a_rejection(proxy: LiveProxy) -> None:
     ],
 )
 def test_what_has_another_shape_is_refused(proxy: LiveProxy, change: Json, param: str) -> None:
-    """With the member's name."""
+    """A body of another shape is refused with the member's name."""
     reply = proxy.http.post(CALLS, json=body("shaped") | change)
     assert (reply.status_code, error_of(reply)["param"]) == (400, param)
 
 
 def test_a_wait_is_a_number(proxy: LiveProxy) -> None:
-    """Anything else is refused."""
+    """A wait that is no number is refused."""
     reply = proxy.http.get(f"{CALLS}/chatcmpl-x", params={"wait_s": "long"})
     assert (reply.status_code, error_of(reply)["param"]) == (400, "wait_s")
 
 
 def test_two_people_approve_a_call(proxy: LiveProxy) -> None:
-    """Where the agent asks for two: alice by two keys is one of them, and the agent still waits;
-    an edit of hers needs bob, who has read it.
+    """Where the agent asks for two approvals, alice's two keys
+    are one of them. An edit of hers needs bob, who has read it.
     """
     keys = {name: make_reviewer(proxy, "reviewer", name) for name in ("alice", "Alice", "bob")}
     desk = AgentsDesk(proxy.base_url, "sk-client", approvals={"refund": 2})
-    told = desk.hold("two", "refund", {"amount": 84.2}, MESSAGES)
-    assert (told.is_open, told.approvals) == (True, {"needed": 2, "given": 0})
+    call = desk.hold("two", "refund", {"amount": 84.2}, MESSAGES)
+    assert (call.is_open, call.approvals) == (True, {"needed": 2, "given": 0})
     edit = {"arguments": {"amount": 8.42}}
-    assert decide(proxy, told.review_id, keys["Alice"], verdict="approve").status_code == 200
-    edited = decide(proxy, told.review_id, keys["alice"], verdict="edit", content=edit).json()
+    assert decide(proxy, call.review_id, keys["Alice"], verdict="approve").status_code == 200
+    edited = decide(proxy, call.review_id, keys["alice"], verdict="edit", content=edit).json()
     assert edited["state"] == "open"
-    told = desk.verdict(told.review_id, wait_s=0.05)
-    assert (told.is_open, told.arguments, told.approvals) == (True, None, {"needed": 2, "given": 1})
+    call = desk.verdict(call.review_id, wait_s=0.05)
+    assert (call.is_open, call.arguments, call.approvals) == (True, None, {"needed": 2, "given": 1})
     again = {"verdict": "approve", "revision": edited["revision"]}
-    assert decide(proxy, told.review_id, keys["Alice"], **again).json()["state"] == "open"
-    assert decide(proxy, told.review_id, keys["bob"], **again).json()["state"] == "released"
+    assert decide(proxy, call.review_id, keys["Alice"], **again).json()["state"] == "open"
+    assert decide(proxy, call.review_id, keys["bob"], **again).json()["state"] == "released"
     done = desk.hold("two", "refund", {"amount": 84.2}, MESSAGES)
     assert (done.verdict, done.arguments) == ("edit", {"amount": 8.42})
     assert desk.hold("one", "look_up", {}, MESSAGES).approvals == {"needed": 1, "given": 0}
 
 
 def test_nobody_gets_for_two_what_one_has_approved(proxy: LiveProxy) -> None:
-    """The number of the first who put the call there holds; who asks for more is refused, also once
-    it is decided, and who asks for fewer waits for as many.
+    """The first request's number of approvals holds: one that asks for
+    more is refused, and one that asks for fewer waits for as many.
     """
     one, two = (AgentsDesk(proxy.base_url, "sk-client", approvals=count) for count in (1, 2))
-    told = one.hold("few", "refund", {}, MESSAGES)
+    call = one.hold("few", "refund", {}, MESSAGES)
     for _ in range(2):
         with pytest.raises(DeskError, match="held until 1 approve") as caught:
             two.hold("few", "refund", {}, MESSAGES)
         assert (caught.value.status, caught.value.code) == (400, "call_differs")
-        decide(proxy, told.review_id, verdict="approve")
+        decide(proxy, call.review_id, verdict="approve")
     strict = two.hold("many", "refund", {}, MESSAGES)
     assert one.hold("many", "refund", {}, MESSAGES).approvals == {"needed": 2, "given": 0}
     decide(proxy, strict.review_id, verdict="approve")
@@ -280,7 +282,7 @@ def test_nobody_gets_for_two_what_one_has_approved(proxy: LiveProxy) -> None:
 
 
 def test_an_agent_says_where_a_call_goes_on_to(proxy: LiveProxy) -> None:
-    """The queue and the time of every call of its desk."""
+    """An agent may name the queue and the time for its calls to move on, both or neither."""
     desk = AgentsDesk(
         proxy.base_url, "sk-client", expires_s=3600, escalate_after_s=600, escalate_to="leads"
     )
@@ -296,8 +298,8 @@ def test_an_agent_says_where_a_call_goes_on_to(proxy: LiveProxy) -> None:
 def test_a_call_is_released_by_two_people_however_they_race(
     start_proxy: StartProxy, store_url: str, rounds: int
 ) -> None:
-    """Through the desks of two proxies on one store, by two keys of alice's and one of bob's at the
-    same time: never by one person, and once. On SQLite and PostgreSQL.
+    """Over two proxies' desks, with two keys of alice's and one of bob's at the same
+    time, a call is released once and never by one person, on SQLite and PostgreSQL.
     """
     proxies = [start_proxy(policy=WATCH, store=store_url, **DESK) for _ in range(2)]
     names = ("alice", "ALICE", "alice", "bob")
@@ -309,13 +311,13 @@ def test_a_call_is_released_by_two_people_however_they_race(
         with ThreadPoolExecutor(count) as pool:
             at = [(proxies[n % 2], id, keys[n]) for n in range(count)]
             list(pool.map(lambda each: decide(*each, verdict="approve"), at))
-        told = agents[1].verdict(id)
-        assert told.approvals == {"needed": 2, "given": count - 2}
-        assert told.verdict == ("approve" if count == 4 else None)
+        answer = agents[1].verdict(id)
+        assert answer.approvals == {"needed": 2, "given": count - 2}
+        assert answer.verdict == ("approve" if count == 4 else None)
 
 
 def test_calls_are_counted(start_proxy: StartProxy) -> None:
-    """Once each, by whether there is a number."""
+    """Each call is counted once, by whether it has a number."""
     proxy = start_proxy(policy=WATCH.replace("calls", "counted"), **DESK)
     for _ in range(2):
         hold(proxy, "counted")
@@ -324,7 +326,7 @@ def test_calls_are_counted(start_proxy: StartProxy) -> None:
 
 
 def test_limits_of_keys_hold(start_proxy: StartProxy) -> None:
-    """A key has as many calls waiting as replies."""
+    """A key's `max_held` limits its waiting calls."""
     sections: dict[str, Any] = {"keys": "required", "upstream": {"api_key": OWN_KEY}, **DESK}
     proxy = start_proxy(policy=WATCH, **sections)
     secret, _ = make_key(proxy.store_path, max_held=1)
@@ -337,7 +339,8 @@ def test_limits_of_keys_hold(start_proxy: StartProxy) -> None:
 
 
 def test_two_proxies_on_one_store_share_a_call(start_proxy: StartProxy, store_url: str) -> None:
-    """Held once, whichever of them is asked; decided at one, and heard by who waits at the other.
+    """Two proxies on one store hold a call once; a client that waits at one gets the other's
+    decision.
 
     On SQLite and PostgreSQL.
     """
@@ -346,7 +349,7 @@ def test_two_proxies_on_one_store_share_a_call(start_proxy: StartProxy, store_ur
         hold(proxy, "before")
     with ThreadPoolExecutor(8) as pool:
         at = [(first, second)[number % 2] for number in range(12)]
-        ids = {told["review_id"] for told in pool.map(lambda each: hold(each, "shared"), at)}
+        ids = {answer["review_id"] for answer in pool.map(lambda each: hold(each, "shared"), at)}
     [id] = ids
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(verdict, first, id, 20)

@@ -1,4 +1,5 @@
-"""Requests for approval of remote MCP servers' calls on `/v1/responses`, as OpenAI's API has them.
+"""Requests for approval of remote MCP servers'
+calls on `/v1/responses`, as OpenAI's API has them.
 
 The upstream asks as the documentation of remote MCP servers tells, and runs what is approved.
 """
@@ -45,9 +46,9 @@ default: deliver
 UNSURE = TOOLS % "hold"
 
 
-def asking(proxy: LiveProxy, given: Any, **fields: Any) -> Any:
+def asking(proxy: LiveProxy, input: Any, **fields: Any) -> Any:
     """Return the response to the official client."""
-    return proxy.openai.responses.create(model="mcp", input=given, tools=[SERVER], **fields)  # type: ignore[list-item]  # a plain dict
+    return proxy.openai.responses.create(model="mcp", input=input, tools=[SERVER], **fields)  # type: ignore[list-item]  # a plain dict
 
 
 def approval(response: Any, approve: bool = True) -> Any:
@@ -62,8 +63,8 @@ def approval(response: Any, approve: bool = True) -> Any:
 
 
 def member(response: Any) -> Json:
-    told: Json = response.model_extra["pinocchio"]
-    return told
+    own: Json = response.model_extra["pinocchio"]
+    return own
 
 
 def waits(proxy: LiveProxy, **fields: Any) -> str:
@@ -80,14 +81,14 @@ def waits(proxy: LiveProxy, **fields: Any) -> str:
 def test_what_a_policy_delivers_passes_untouched(
     start_responses: StartProxy, responses_upstream: ResponsesUpstream, is_stream: bool
 ) -> None:
-    """A sure call's request has upstream's bytes and the confidence; the client's answer goes up as
-    it is, and what upstream did then comes back.
+    """A sure call's request for approval has upstream's bytes and the confidence.
+    The client's answer goes upstream unchanged, and upstream's result comes back.
     """
     proxy = start_responses(policy=UNSURE)
     asked = {"model": "mcp", "input": "Mail ann p=0.8", "tools": [SERVER], "stream": is_stream}
     got = post_raw(f"{proxy.base_url}/responses", asked)
-    told, own = uncounted(without_member(got.body)), told_by(responses_upstream, asked)
-    assert _unnumbered(told) == _unnumbered(own)
+    stripped, own = uncounted(without_member(got.body)), told_by(responses_upstream, asked)
+    assert _unnumbered(stripped) == _unnumbered(own)
     final = final_of(got.body) if is_stream else json.loads(got.body)
     assert final["pinocchio"]["confidence"] == 0.8
     assert "approvals" not in final["pinocchio"]
@@ -106,8 +107,8 @@ def _unnumbered(body: bytes) -> bytes:
 def test_an_unsure_request_is_held_and_the_released_one_carries_the_approval(
     start_responses: StartProxy, is_stream: bool
 ) -> None:
-    """No part of it reaches the client before; a reviewer's approval comes as the item that the
-    client sends on, by the same request again and under the review's id.
+    """Nothing of an unsure request for approval reaches the client. A reviewer's approval
+    is the item that the client sends on; the same request and the review's id give it.
     """
     proxy = start_responses(policy=UNSURE)
     text = f"secret p=0.3 {is_stream}"  # another request, or it would get what was released
@@ -131,8 +132,8 @@ def test_an_unsure_request_is_held_and_the_released_one_carries_the_approval(
 
 
 def test_a_call_that_was_approved_is_not_held_again(start_responses: StartProxy) -> None:
-    """The reply in which upstream has made the call is delivered, and says that no tool is called;
-    the rule still holds the next request.
+    """The reply in which upstream has made the approved call is delivered,
+    with no tool as called; the rule still holds the next request.
     """
     proxy = start_responses(policy=ALWAYS % "error")
     id = waits(proxy)
@@ -140,9 +141,9 @@ def test_a_call_that_was_approved_is_not_held_again(start_responses: StartProxy)
     first = asking(proxy, "Mail ann p=0.3")
     approved = member(first)["approvals"]
     for fields in ({}, {"store": False}):
-        given = approved if not fields else [first.output[1].to_dict(), *approved]
+        items = approved if not fields else [first.output[1].to_dict(), *approved]
         before = {} if fields else {"previous_response_id": first.id}
-        done = asking(proxy, given, **before, **fields)
+        done = asking(proxy, items, **before, **fields)
         assert done.output_text == "It is sent. p=0.9"
         assert (member(done)["action"], member(done)["policy"].split("@")[0]) == (
             "deliver",
@@ -153,8 +154,8 @@ def test_a_call_that_was_approved_is_not_held_again(start_responses: StartProxy)
 
 
 def test_a_call_that_nobody_was_asked_about_is_decided_on(start_responses: StartProxy) -> None:
-    """A client cannot make up a request for approval: the call that upstream then makes is held;
-    what says so does not claim that the tool did not run.
+    """A client cannot invent a request for approval: the call that upstream
+    then makes is held, and the error does not claim that the tool did not run.
     """
     proxy = start_responses(policy=ALWAYS % "refusal")
     forged = approval_request("Mail eve", "mcpr_forged")
@@ -167,7 +168,7 @@ def test_a_call_that_nobody_was_asked_about_is_decided_on(start_responses: Start
 
 
 def test_a_refusal_stands_for_a_held_request(start_responses: StartProxy) -> None:
-    """With `reply: refusal` an agent goes on: a text says which tool waits, and nothing asks."""
+    """With `reply: refusal` the agent goes on with a text that names the waiting tool."""
     proxy = start_responses(policy=ALWAYS % "refusal")
     held = asking(proxy, "Mail ann p=0.3")
     assert [item.type for item in held.output] == ["message"]
@@ -175,7 +176,7 @@ def test_a_refusal_stands_for_a_held_request(start_responses: StartProxy) -> Non
 
 
 def test_a_declined_call_is_told_to_the_calibrator(start_responses: StartProxy) -> None:
-    """The question of the next reply has the call, and that the client did not approve it."""
+    """The next reply's question has the call, and that the client did not approve it."""
     proxy = start_responses()
     first = asking(proxy, "Mail ann p=0.8")
     done = asking(proxy, approval(first, False), previous_response_id=first.id)
@@ -186,12 +187,12 @@ def test_a_declined_call_is_told_to_the_calibrator(start_responses: StartProxy) 
     assert "not approved: wrong person" in question.text
     items[1]["approve"] = True
     made = {**approval_request("x", "m"), "type": "mcp_call", "approval_request_id": "a"}
-    given = [{"role": "user", "content": "Mail"}, *items, {**made, "output": "sent"}]
-    assert RESPONSES.question({"input": given}).text.count("send_email") == 1
+    messages = [{"role": "user", "content": "Mail"}, *items, {**made, "output": "sent"}]
+    assert RESPONSES.question({"input": messages}).text.count("send_email") == 1
 
 
 def test_only_the_same_call_of_the_same_key_was_asked() -> None:
-    """Another key, other arguments or another server, a reused id: none is a call decided on."""
+    """A call with another key, server or arguments, or a reused id, was not asked about."""
     approvals = McpApprovals(most=2)
     asked = approval_request("hi", "mcpr_1")
     made = {**asked, "type": "mcp_call", "id": "mcp_1", "approval_request_id": "mcpr_1"}
@@ -219,25 +220,29 @@ def test_a_framework_sees_the_confidence_of_a_request_for_approval(
     assert (known.confidence, known.name) == (0.4, "send_email")
 
 
-@pytest.mark.parametrize(("p", "told"), [("0.6", "It is sent."), ("0.25", "It was not approved.")])
-def test_the_example_approves_what_is_sure(start_responses: StartProxy, p: str, told: str) -> None:
-    """`mcp_agent.py` sends the approval where the proxy is sure, and declines otherwise."""
+@pytest.mark.parametrize(
+    ("p", "decision"), [("0.6", "It is sent."), ("0.25", "It was not approved.")]
+)
+def test_the_example_approves_what_is_sure(
+    start_responses: StartProxy, p: str, decision: str
+) -> None:
+    """`mcp_agent.py` approves where the proxy is sure, and declines otherwise."""
     proxy = start_responses(policy=UNSURE.replace("below: 0.5", "below: 0.2"))
-    said = mcp_agent.answer(proxy.openai, "mcp", URL, f"Mail ann p={p}")
-    assert said.startswith(told)
+    answer = mcp_agent.answer(proxy.openai, "mcp", URL, f"Mail ann p={p}")
+    assert answer.startswith(decision)
 
 
 def test_the_example_waits_for_the_desk(
     start_responses: StartProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A held call goes on once a reviewer has approved it, however unsure the proxy is."""
+    """A held call of `mcp_agent.py` runs once a reviewer approved it, however unsure it is."""
     monkeypatch.setattr(mcp_agent.time, "sleep", lambda _: threading.Event().wait(0.05))
-    proxy, said = start_responses(policy=UNSURE), []
+    proxy, printed = start_responses(policy=UNSURE), []
     before = set(held_ids(proxy))
     args = (proxy.openai, "mcp", URL, "Mail zoe p=0.2")
-    agent = threading.Thread(target=lambda: said.append(mcp_agent.answer(*args)))
+    agent = threading.Thread(target=lambda: printed.append(mcp_agent.answer(*args)))
     agent.start()
     until(lambda: len(held_ids(proxy)) > len(before))
     release(proxy, next(id for id in held_ids(proxy) if id not in before))
     agent.join(20)
-    assert said == ["It is sent. p=0.9"]
+    assert printed == ["It is sent. p=0.9"]

@@ -1,4 +1,4 @@
-"""Which requests belong to one conversation, on every surface, and which do not."""
+"""Which requests belong to one conversation, on every surface."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_long_texts_are_told_apart_by_their_ends_and_length() -> None:
 
 
 def test_results_of_tools_are_no_turns_on_messages() -> None:
-    """Anthropic's format has them in messages of the user."""
+    """On `/v1/messages`, results of tools in a user's message are no turns of the user."""
     call = said([{"type": "tool_use", "id": "a", "name": "f", "input": {}}], "assistant")
     result = said([{"type": "tool_result", "tool_use_id": "a", "content": "found"}])
     before = request({"messages": [FIRST]}, MESSAGES)
@@ -96,24 +96,24 @@ def test_prompts_are_conversations_of_one_turn() -> None:
 
 @pytest.mark.parametrize("payload", [{}, {"messages": 7}, {"messages": [7, {"role": "user"}]}])
 def test_what_is_no_conversation_has_a_digest_too(payload: Json) -> None:
-    """Whatever upstream makes of it."""
+    """Input that is no conversation has a digest too."""
     assert len(Openings().conversation_of(request(payload))) == 16
 
 
 def test_requests_that_begin_with_the_same_examples_are_told_apart() -> None:
-    """After the first few; further turns belong to theirs."""
-    openings, shown = Openings(), [said("1 + 1?"), said("2", "assistant")]
+    """Conversations that begin with the same examples are separate after the first few."""
+    openings, examples = Openings(), [said("1 + 1?"), said("2", "assistant")]
     for n in range(SHARED_BY):
-        openings.conversation_of(chat(*shown, said(f"{n} + 3?")))
+        openings.conversation_of(chat(*examples, said(f"{n} + 3?")))
     first, other = (
-        openings.conversation_of(chat(*shown, said(text))) for text in ("4 + 4?", "5 + 5?")
+        openings.conversation_of(chat(*examples, said(text))) for text in ("4 + 4?", "5 + 5?")
     )
-    later = openings.conversation_of(chat(*shown, said("4 + 4?"), REPLY, SECOND))
+    later = openings.conversation_of(chat(*examples, said("4 + 4?"), REPLY, SECOND))
     assert (first != other, later == first) == (True, True)
 
 
 def test_a_chat_is_one_conversation_where_only_some_turns_are_seen() -> None:
-    """As one of several workers sees it."""
+    """A worker that sees only some turns of a chat counts one conversation."""
     messages, openings, found = [FIRST], Openings(), set()
     for turn in range(12):
         messages += [REPLY, said(f"turn {turn}")]
@@ -123,7 +123,7 @@ def test_a_chat_is_one_conversation_where_only_some_turns_are_seen() -> None:
 
 
 def test_an_instruction_is_told_apart_by_what_the_application_adds() -> None:
-    """After the first few; the time in a system message makes no other conversation."""
+    """Texts in a system message separate conversations after the first few; a time does not."""
     openings = Openings()
     texts = [f"text about {word}" for word in ("a", "b", "c", "d", "e", "f", "g")]
     found = [openings.conversation_of(chat(said(t, "system"), FIRST)) for t in texts]

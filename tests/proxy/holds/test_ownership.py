@@ -1,4 +1,4 @@
-"""What upstream keeps: it belongs to the key that made it, and shows nothing that is withheld."""
+"""Objects in upstream's store belong to the key that made them, and show nothing withheld."""
 
 from __future__ import annotations
 
@@ -81,7 +81,9 @@ def code_of(response: httpx.Response) -> tuple[int, str]:
 def test_a_held_completion_is_not_read_from_upstreams_store(
     start: Start, upstream: StoringUpstream
 ) -> None:
-    """Neither in the list, nor by upstream's id, nor after a restart; other answers are there."""
+    """A held completion is neither in upstream's list nor
+    under its id, also after a restart; other answers are.
+    """
     proxy = start(policy=UNSURE_HELD, folder="same")
     held = proxy.ask(SECRET, store=True).json()["id"]
     theirs = [each["id"] for each in upstream.kept.values() if "choices" in each][-1]
@@ -101,7 +103,7 @@ def test_a_held_completion_is_not_read_from_upstreams_store(
 def test_a_completion_of_unknown_standing_is_not_read(
     start: Start, upstream: StoringUpstream
 ) -> None:
-    """Where a policy is enforced: nobody knows what it would have decided."""
+    """Where a policy is enforced, a completion without a known decision cannot be read."""
     body = question(SECRET, "ok", store=True)
     id = httpx.post(f"{upstream.base_url}/chat/completions", json=body).json()["id"]
     assert start().http.get(f"/v1/chat/completions/{id}").json()["id"] == id
@@ -123,7 +125,7 @@ def test_a_completion_of_unknown_standing_is_not_read(
 def test_what_cannot_be_decided_on_is_refused(
     start: Start, upstream: StoringUpstream, method: str, path: str, code: str
 ) -> None:
-    """Items show answers that a policy may hold, and so do batches; without one both go through."""
+    """Items and batches, which may show answers that a policy holds, are refused under a policy."""
     observing, strict = start(), start(policy=HOLD)
     assert observing.http.request(method, path, json={}).status_code == 200
     upstream.forget()
@@ -136,7 +138,7 @@ def test_what_cannot_be_decided_on_is_refused(
 def test_a_held_response_is_not_gone_on_with(
     start_responses: StartProxy, responses_upstream: ResponsesUpstream
 ) -> None:
-    """Whose text a model would repeat."""
+    """A held response cannot be continued, since a model would repeat its text."""
     proxy = start_responses(policy=UNSURE % ("hold", "hold"))
     proxy.http.post("/v1/responses", json={"model": "ok", "input": SECRET})
     theirs = [*responses_upstream.stored][-1]
@@ -147,14 +149,14 @@ def test_a_held_response_is_not_gone_on_with(
 def test_an_edited_response_is_not_gone_on_with(
     start_responses: StartProxy, responses_upstream: ResponsesUpstream
 ) -> None:
-    """Upstream keeps what it wrote itself: a model would repeat what the reviewer took out."""
+    """An edited response cannot be continued, since upstream has the text from before the edit."""
     proxy = start_responses(policy=UNSURE % ("hold", "hold"), **DESK)
     held = proxy.http.post("/v1/responses", json={"model": "ok", "input": SECRET}).json()
     theirs = [*responses_upstream.stored][-1]
-    told = held["id"]
-    assert decide(proxy, told, verdict="edit", content="[removed]").status_code == 200
+    held_id = held["id"]
+    assert decide(proxy, held_id, verdict="edit", content="[removed]").status_code == 200
     sent = len(responses_upstream.received)
-    for id in (told, theirs):
+    for id in (held_id, theirs):
         again = {"model": "ok", "input": "repeat it p=0.9", "previous_response_id": id}
         assert code_of(proxy.http.post("/v1/responses", json=again)) == (404, "unknown_id")
     assert len(responses_upstream.received) == sent
@@ -163,7 +165,7 @@ def test_an_edited_response_is_not_gone_on_with(
 def test_a_held_response_stays_held_over_a_restart(
     responses_upstream: ResponsesUpstream, tmp_path: Path
 ) -> None:
-    """Under upstream's id too, though what was asked is forgotten."""
+    """A held response stays held after a restart, under upstream's id too."""
     policy = UNSURE_HELD.replace("default: deliver", "default: deliver\non_score_error: deliver")
     proxy = LiveProxy(responses_upstream.base_url, tmp_path, policy=policy)
     held = proxy.http.post("/v1/responses", json={"model": "ok", "input": SECRET}).json()["id"]
@@ -176,7 +178,7 @@ def test_a_held_response_stays_held_over_a_restart(
     assert "secret" not in got.text
 
 
-# Whose it is
+# Keys
 
 
 @pytest.fixture
@@ -185,7 +187,7 @@ def proxy(start: Start) -> LiveProxy:
 
 
 def test_what_a_key_made_is_its_own(proxy: LiveProxy) -> None:
-    """Another key can neither read, change, delete, list nor name it."""
+    """Another key can neither read, change, delete, list nor name an object."""
     ada, bob = client(proxy), client(proxy)
     tried = 0
     for collection in ("files", "vector_stores", "conversations", "fine_tuning/jobs", "batches"):
@@ -205,7 +207,7 @@ def test_what_a_key_made_is_its_own(proxy: LiveProxy) -> None:
 
 
 def test_files_of_a_batch_belong_to_its_key(proxy: LiveProxy) -> None:
-    """Upstream makes them later, and says so in the batch."""
+    """Files that upstream makes for a batch belong to the batch's key."""
     ada, bob = client(proxy), client(proxy)
     made = ada.post("/batches", json={}).json()
     assert ada.get(f"/files/{made['output_file_id']}").status_code == 200
@@ -228,7 +230,7 @@ def test_files_of_a_batch_belong_to_its_key(proxy: LiveProxy) -> None:
 def test_a_body_names_no_id_of_another_key(
     proxy: LiveProxy, upstream: StoringUpstream, body: str
 ) -> None:
-    """On every surface, however the member is written; with its own it goes on."""
+    """A body that names another key's object is refused, in any member and on every surface."""
     ada, bob = client(proxy), client(proxy)
     id = ada.post("/files", json={}).json()["id"]
     chat = body[:-1] + ', "model": "ok", "messages": [{"role": "user", "content": "p=0.9"}]}'
@@ -244,7 +246,7 @@ def test_a_body_names_no_id_of_another_key(
 def test_what_nobody_is_known_to_have_made_can_be_shared(
     start: Start, upstream: StoringUpstream
 ) -> None:
-    """A store that the operator made elsewhere is there for all where the configuration says so."""
+    """An object of unknown origin can be shared by all keys where the configuration says so."""
     id = httpx.post(f"{upstream.base_url}/vector_stores", json={}).json()["id"]
     closed, sharing = start(**KEYS), start(**KEYS, shared_ids=(id[:-1] + "*",))
     assert code_of(client(closed).get(f"/vector_stores/{id}")) == (404, "unknown_id")
@@ -254,7 +256,7 @@ def test_what_nobody_is_known_to_have_made_can_be_shared(
 
 
 def test_ids_are_known_after_a_restart(start: Start) -> None:
-    """The store has whose they are."""
+    """The owners of ids are stored, and known after a restart."""
     proxy = start(**KEYS, folder="same")
     ada, bob = client(proxy), client(proxy)
     id = ada.post("/files", json={}).json()["id"]
@@ -268,7 +270,7 @@ def test_ids_are_known_after_a_restart(start: Start) -> None:
 def test_a_response_is_fetched_by_the_key_that_made_it(
     start_responses: StartProxy, responses_upstream: ResponsesUpstream
 ) -> None:
-    """Another team, whose policy delivers, does not read what the first one's holds."""
+    """Another team, whose policy delivers, cannot read a response that the first team's holds."""
     strict = {"teams": {"a": {"policy": "finance"}, "b": {}}}
     proxy = start_responses(**KEYS, **strict)
     ada, bob = client(proxy, team="a"), client(proxy, team="b")
@@ -284,7 +286,7 @@ def test_a_response_is_fetched_by_the_key_that_made_it(
 def test_a_background_stream_is_its_keys_from_its_first_event(
     start_responses: StartProxy, responses_upstream: ResponsesUpstream
 ) -> None:
-    """A client that leaves it can come back."""
+    """A background stream is its key's from its first event, so that a client can come back."""
     proxy = start_responses(**KEYS)
     ada, bob = client(proxy), client(proxy)
     asked = {"model": "split", "input": "p=0.9", "stream": True, "background": True}
@@ -303,17 +305,17 @@ def test_a_background_stream_is_its_keys_from_its_first_event(
 
 
 def test_an_observing_proxy_refuses_nothing(start: Start, upstream: StoringUpstream) -> None:
-    """Whose key it is that goes upstream is the client's business."""
+    """A proxy that observes and needs no keys refuses no object."""
     observing = start()
     id = httpx.post(f"{upstream.base_url}/files", json={}).json()["id"]
     assert observing.http.get(f"/v1/files/{id}").json() == upstream.kept[f"/files/{id}"]
 
 
-# Surfaces
+# Allowed surfaces
 
 
 def test_surfaces_can_be_switched_off(start: Start, upstream: StoringUpstream) -> None:
-    """For all, for a team, and for a key, which has the last word; whatever the spelling."""
+    """Surfaces can be switched off for all, for a team and for a key, in any spelling."""
     teams = {"narrow": {"surfaces": ["chat"]}, "wide": {}}
     proxy = start(**KEYS, teams=teams, surfaces=("chat", "models"))
     wide, narrow = client(proxy, team="wide"), client(proxy, team="narrow")
@@ -391,7 +393,7 @@ def test_a_path_says_where_it_goes(path: str, place: RequestTarget) -> None:
     ],
 )
 async def test_ids_are_found_however_a_body_names_them(body: Any, encoding: str) -> None:
-    """In each way that upstream may read it: more members, other encodings."""
+    """Ids are found in each way in which a body can name them, in several members and encodings."""
     assert "msg_A" in await ids_in_body(json.dumps(body).encode(encoding))
 
 
@@ -399,7 +401,7 @@ async def test_ids_are_found_however_a_body_names_them(body: Any, encoding: str)
     "body", [b'{"file_id":"f",}', b'{"file_id":"f"} // x', b"{file_id: f}", b"x"]
 )
 async def test_json_that_only_some_can_read_is_refused(proxy: LiveProxy, body: bytes) -> None:
-    """Where ids belong to keys; a body that says it is something else may be anything."""
+    """JSON that only some readers accept is refused where ids belong to keys; other types pass."""
     ada = client(proxy)
     json_type, plain = {"content-type": "application/json"}, {"content-type": "text/plain"}
     refused = ada.post("/vector_stores", content=body, headers=json_type)
@@ -409,7 +411,7 @@ async def test_json_that_only_some_can_read_is_refused(proxy: LiveProxy, body: b
 
 
 def test_a_form_names_ids(proxy: LiveProxy) -> None:
-    """Some upstreams read forms where the API says JSON."""
+    """Ids in forms are found, as some upstreams read forms in place of JSON."""
     ada, bob = client(proxy), client(proxy)
     id = ada.post("/files", json={"purpose": "x"}).json()["id"]
     assert code_of(bob.post("/vector_stores", data={"file_ids": id})) == (404, "unknown_id")
@@ -428,7 +430,7 @@ def test_a_form_names_ids(proxy: LiveProxy) -> None:
 def test_no_key_gets_a_credential_of_upstreams(
     start: Start, upstream: StoringUpstream, path: str
 ) -> None:
-    """With it a client would go past its key here; who wants that names the surface."""
+    """A request for upstream's own credential is refused unless its surface is allowed."""
     upstream.requests.clear()
     refused = client(start(**KEYS)).post(path, json={})
     assert code_of(refused) == (403, "surface_off")
@@ -438,7 +440,7 @@ def test_no_key_gets_a_credential_of_upstreams(
 
 
 def test_texts_name_nothing() -> None:
-    """What stands in a message, an argument, a schema or in metadata is no reference."""
+    """Ids in messages, arguments, schemas or metadata are no references."""
     schema = {"type": "object", "properties": {"file_id": {"type": "string"}}}
     body = {
         "messages": [{"role": "user", "content": '{"file_id": "a"}', "tool_call_id": "b"}],

@@ -1,4 +1,4 @@
-"""Approvals of calls like one: the same tool, key, rule and arguments, so often and so long."""
+"""Approvals of similar calls: same tool, key, rule and arguments, with limits of use and time."""
 
 from __future__ import annotations
 
@@ -51,8 +51,10 @@ BODY = {"choices": [{"index": 0, "message": {"role": "assistant", "content": Non
 
 
 def with_calls(*calls: Json) -> bytes:
-    told = [{"id": str(n), "type": "function", "function": each} for n, each in enumerate(calls)]
-    message = {"role": "assistant", "content": None, "tool_calls": told}
+    tool_calls = [
+        {"id": str(n), "type": "function", "function": each} for n, each in enumerate(calls)
+    ]
+    message = {"role": "assistant", "content": None, "tool_calls": tool_calls}
     choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
     return json.dumps({"choices": [choice]}).encode()
 
@@ -96,11 +98,13 @@ def actions(proxy: LiveProxy, city: str, before: str, key: str = "sk-client") ->
     return str(post(proxy.http, body_of(city, before), key).headers["x-pinocchio-action"])
 
 
-# Which calls are like another
+# Which calls are similar
 
 
 def test_a_pattern_covers_the_same_arguments_and_any_of_those_named() -> None:
-    """In any order and layout; with no argument more, none less but of any value, none twice."""
+    """A pattern covers the same arguments in any order, with any
+    value of the named ones; none may be added, left out or repeated.
+    """
     exact, free = pattern_of('{"a": 1, "b": [2]}'), pattern_of('{"a": 1, "b": 2}', ["b"])
     assert covers(exact, '{"b":[2],"a":1}')
     for other in ('{"a":1}', '{"a":1,"b":[2],"c":0}', '{"a":"1","b":[2]}', '{"a":9,"a":1,"b":[2]}'):
@@ -125,7 +129,7 @@ def test_a_pattern_covers_the_same_arguments_and_any_of_those_named() -> None:
     "value", ["1e999", "-1e999", "Infinity", "NaN", "0", "false", '""', '"null"']
 )
 def test_null_covers_nothing_but_null(value: str) -> None:
-    """What one writer of JSON makes null of is another number to the tool that reads it."""
+    """`null` covers only `null`: what one JSON writer makes null may be a number to a tool."""
     pattern = pattern_of('{"order": "A-1", "limit": null}')
     assert covers(pattern, '{"limit":null,"order":"A-1"}')
     assert not covers(pattern, f'{{"order": "A-1", "limit": {value}}}')
@@ -146,7 +150,7 @@ def test_null_covers_nothing_but_null(value: str) -> None:
     ],
 )
 def test_numbers_are_compared_as_they_are_written(one: str, other: str) -> None:
-    """Tools differ in what they make of a number; a reviewer has approved this one."""
+    """Numbers are compared as they are written, since tools read them differently."""
     for first, second in ((one, other), (other, one)):
         pattern = pattern_of(f'{{"amount": {first}}}')
         assert covers(pattern, f'{{"amount": {first}}}')
@@ -154,7 +158,7 @@ def test_numbers_are_compared_as_they_are_written(one: str, other: str) -> None:
 
 
 def test_one_is_revoked_however_many_are_newer(store_url: str) -> None:
-    """It is still in force, although no list shows it any more."""
+    """An approval that is too old to be listed can still be revoked."""
     queue = ReviewQueue(store_url)
     values = {"key_hash": "k", "rule_digest": "r", "queue": "q", "review_id": "x", "tool": "t"}
     values |= {"arguments": '{"exact": {}, "any": []}', "created_by": "ada", "uses": 0}
@@ -174,8 +178,8 @@ def test_one_is_revoked_however_many_are_newer(store_url: str) -> None:
 
 
 def test_calls_like_the_approved_one_go_without_a_reviewer(proxy: LiveProxy) -> None:
-    """So often, streamed too, for the same key and arguments alone; each use stands in member,
-    record and metric, and the approval says how often it was used.
+    """Similar calls of the same key are delivered without a reviewer as often as allowed,
+    streamed too. Member, record and metric name each use, and the approval counts them.
     """
     id = held_id(proxy, "Rome p=0.1")
     facts = proxy.desk.get(f"{API}/reviews/{id}").json()
@@ -225,14 +229,14 @@ def rows(proxy: LiveProxy, request_id: str) -> list[Any]:
             return list(connection.execute(query).all())
 
     until(found)
-    told = found()
+    records = found()
     engine.dispose()
-    return told
+    return records
 
 
 def test_chosen_arguments_may_be_any(proxy: LiveProxy) -> None:
-    """The others still have to be the same; a reply with a call that is not covered is held, and
-    uses nothing up.
+    """Chosen arguments may have any value, the others must be the same.
+    A reply with a call that is not covered is held, and uses up nothing.
     """
     id = held_id(proxy, "Bern p=0.1")
     like = {"for_s": 600, "uses": 9, "any": ["city"]}
@@ -251,7 +255,7 @@ def revoke(proxy: LiveProxy, id: str, secret: str | None = None) -> httpx.Respon
 
 
 def test_it_is_revoked_and_ends_with_its_time(proxy: LiveProxy) -> None:
-    """From then on such calls wait again; who revoked it is kept, also when it is said twice."""
+    """Calls are held again after an approval is revoked or over; who revoked it is stored."""
     id = held_id(proxy, "Kiel p=0.1")
     decide(proxy, id, verdict="approve", like_this=LIKE)
     [standing] = [each for each in listed(proxy) if each["review_id"] == id]
@@ -270,7 +274,7 @@ def test_it_is_revoked_and_ends_with_its_time(proxy: LiveProxy) -> None:
 
 
 def test_reviewers_see_those_of_their_queues(proxy: LiveProxy) -> None:
-    """Who is bound to other queues neither sees nor revokes it."""
+    """A reviewer of other queues neither sees nor revokes an approval."""
     id = held_id(proxy, "Nice p=0.1")
     decide(proxy, id, verdict="approve", like_this=LIKE)
     secret = make_key(proxy, "reviewer", "bob", queues="billing")
@@ -290,7 +294,7 @@ def test_reviewers_see_those_of_their_queues(proxy: LiveProxy) -> None:
     ],
 )
 def test_what_goes_too_far_is_refused(proxy: LiveProxy, like_this: Json, code: str) -> None:
-    """Beyond the configured bounds, or of no such argument: nothing is decided."""
+    """A request beyond the configured bounds, or for an unknown argument, decides nothing."""
     id = held_id(proxy, "Genf p=0.1")
     refused = decide(proxy, id, verdict="approve", like_this=like_this)
     assert code_of(refused) == (400, code)
@@ -298,7 +302,7 @@ def test_what_goes_too_far_is_refused(proxy: LiveProxy, like_this: Json, code: s
 
 
 def test_only_one_call_that_is_approved_as_it_is_can_be_covered(store_url: str) -> None:
-    """Not several calls, nor a text, a rejection or what no rule of a policy holds."""
+    """Only a single call that is approved unchanged under a rule can be covered."""
     several = replace(BOUND, id="a", reply=with_calls(CALL, CALL))
     put(store_url, several, replace(BOUND, id="b", rule_digest=None), replace(BOUND, id="c"))
     queue = ReviewQueue(store_url)
@@ -314,7 +318,7 @@ def test_only_one_call_that_is_approved_as_it_is_can_be_covered(store_url: str) 
 
 
 def test_where_two_approve_both_have_to_say_so(store_url: str) -> None:
-    """With the same open arguments, and then within the narrower bounds; never by one alone."""
+    """Where two people approve, both must want it for the same arguments; narrower bounds count."""
     two = [replace(BOUND, id=id, approvals=2) for id in ("one", "both", "differ")]
     put(store_url, *two)
     queue = ReviewQueue(store_url)
@@ -338,7 +342,7 @@ def test_where_two_approve_both_have_to_say_so(store_url: str) -> None:
     queue.close()
 
 
-# Raced, and kept
+# Races and restarts
 
 
 @contextmanager
@@ -350,8 +354,8 @@ def opened(url: str) -> Iterator[Store]:
 
 @pytest.mark.parametrize("rounds", [3, pytest.param(50, marks=pytest.mark.slow)])
 def test_it_is_used_as_often_as_it_allows_whoever_asks(store_url: str, rounds: int) -> None:
-    """By four stores at once, as several workers and proxies have them, ten calls each: just as
-    many are let go as were allowed, and revoked at the same time none that nobody counted.
+    """Over four stores at once, as several workers and proxies have, exactly the allowed
+    number of calls is delivered, and none after a revocation that is not counted.
     """
     put(store_url, *(replace(BOUND, id=f"held-{n}", rule_digest=f"r{n}") for n in range(rounds)))
     queue = ReviewQueue(store_url)
@@ -372,8 +376,8 @@ def test_it_is_used_as_often_as_it_allows_whoever_asks(store_url: str, rounds: i
             assert held is not None
             Desk(queue).decide(held.id, Verdict("approve", like_this=LikeThis(60, 7)), "alice")
             rules = [f"r{number}"] * 4
-            told = list(pool.map(lambda rule: asyncio.run(ask(rule, 10)), rules))
-            assert sum(told) == 7
+            counts = list(pool.map(lambda rule: asyncio.run(ask(rule, 10)), rules))
+            assert sum(counts) == 7
     assert {each.uses for each in queue.standing_approvals(is_all=True)} == {7}
     queue.close()
 
@@ -381,18 +385,18 @@ def test_it_is_used_as_often_as_it_allows_whoever_asks(store_url: str, rounds: i
 def test_two_workers_share_it_and_a_restart_keeps_it(
     tmp_path: Path, upstream: FaultyUpstream
 ) -> None:
-    """Each worker lets calls go until the allowed number is used up, also after the proxy was
-    started anew; `pinocchio reviews` lists and revokes.
+    """Workers deliver calls until the allowed number is used up,
+    also after a restart; `pinocchio reviews` lists and revokes.
     """
     config = tmp_path / "proxy.yaml"
     with running(tmp_path, upstream.base_url, policy=HOLD, checkpoint="fake:0.1") as workers:
         clients = workers.both()
         first = post(clients[0], body_of("Rome"))
         id = first.headers[REVIEW_ID]
-        told = run_cli(
+        output = run_cli(
             "reviews", "approve", id, "--config", str(config), "--like-this", "30", "--uses", "4"
         )
-        assert told.returncode == 0, told.stderr
+        assert output.returncode == 0, output.stderr
         got = [post(client, body_of("Rome", f"w{at}")) for at, client in enumerate(clients)]
         assert [each.status_code for each in got] == [200, 200]
     with running(tmp_path, upstream.base_url, policy=HOLD, checkpoint="fake:0.1") as workers:
@@ -405,9 +409,9 @@ def test_two_workers_share_it_and_a_restart_keeps_it(
                 )
             ]
         assert sorted(statuses) == [200, 200, 422, 422, 422, 422]
-        shown = run_cli("reviews", "list", "--standing", "--state", "all", "--config", str(config))
-        assert "4 of 4 used" in shown.stdout
-        standing = shown.stdout.split()[0]
+        listed = run_cli("reviews", "list", "--standing", "--state", "all", "--config", str(config))
+        assert "4 of 4 used" in listed.stdout
+        standing = listed.stdout.split()[0]
         ended = run_cli("reviews", "reject", standing, "--config", str(config))
         assert ended.stdout == f"{standing} is revoked\n"
     verified = run_cli("audit", "verify", "--config", str(config))
@@ -415,7 +419,7 @@ def test_two_workers_share_it_and_a_restart_keeps_it(
 
 
 def test_the_audit_chain_covers_it(tmp_path: Path) -> None:
-    """Who gives a used-up approval more uses in the database is found."""
+    """The audit chain shows when somebody gives a used-up approval more uses in the database."""
     url = f"sqlite:///{tmp_path}/held.db"
     put(url, replace(BOUND, id="a"))
     queue = ReviewQueue(url)
@@ -437,7 +441,7 @@ def test_the_audit_chain_covers_it(tmp_path: Path) -> None:
 
 
 def test_the_console_covers_and_revokes(proxy: LiveProxy) -> None:
-    """The form has the call's arguments; the queue lists what is in force with a button."""
+    """The form offers the call's arguments, and the queue lists approvals with a button."""
     id = held_id(proxy, "Pisa p=0.1")
     with logged_in(proxy) as client:
         page = client.get(f"/console/reviews/{id}").text

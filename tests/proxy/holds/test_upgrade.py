@@ -1,4 +1,4 @@
-"""What an upgrade must not change: the digests by which a repeated request finds its held reply."""
+"""Digests by which a repeated request finds its held reply stay the same over upgrades."""
 
 from __future__ import annotations
 
@@ -32,8 +32,10 @@ REPLY = {"choices": [{"index": 0, "message": {"role": "assistant", "tool_calls":
 
 
 def test_digests_of_what_is_held_stay_the_same(tmp_path: Path) -> None:
-    """They are in databases: another formula lets nobody find what a reviewer released before the
-    upgrade, and agents get a new hold. Whoever changes one looks rows up by the old one too.
+    """Stored digests are computed by the same formula.
+
+    With another one nobody would find what a reviewer released before the
+    upgrade. Whoever changes a formula must look rows up by the old one too.
     """
     policy = parse_policy(POLICY, "gate.yaml")
     approvals = Approvals([policy], Store(f"sqlite:///{tmp_path}/held.db"))

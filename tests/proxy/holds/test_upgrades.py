@@ -50,14 +50,14 @@ REQUEST = {
     ],
 )
 def test_a_request_has_the_digest_that_was_stored(format: Format, stored: str) -> None:
-    """The same request as before an upgrade finds what was held for it."""
+    """The same request finds after an upgrade what was held for it before."""
     body = json.dumps(REQUEST).encode()
     asked = CompletionRequest(format, body, REQUEST, "m", False, None, frozenset())
     assert digest_of_request(asked) == stored
 
 
 def test_a_rule_has_the_digest_that_was_stored(tmp_path: Path) -> None:
-    """An approval is not void because the proxy is newer; only a changed rule ends it."""
+    """A rule's digest, and so its approvals, change only with the rule and not with the version."""
     policy = parse_policy(POLICY, "golden.yaml")
     approvals = Approvals([policy], Store(f"sqlite:///{tmp_path / 'held.db'}"))
     [rule] = policy.rules
@@ -67,7 +67,7 @@ def test_a_rule_has_the_digest_that_was_stored(tmp_path: Path) -> None:
 
 
 def test_calls_have_the_digest_that_was_stored() -> None:
-    """A released reply goes out with just the calls that were approved."""
+    """A released reply is delivered only with the calls that were approved."""
     function = {"name": "refund", "arguments": '{"order": "A-1", "amount": 84.20}'}
     message = {"role": "assistant", "tool_calls": [{**LOOK, "function": function}]}
     reply = json.dumps({"choices": [{"index": 0, "message": message}]}).encode()

@@ -1,4 +1,4 @@
-"""Certificates in service: relied on, renewed, withdrawn on drift and on verdicts, for good."""
+"""Certificates in service: used, renewed, and withdrawn for good on drift or on verdicts."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ Start = Callable[..., LiveProxy]
 
 
 def confidences(size: int, seed: int = 1) -> list[float]:
-    """As the labelled replies have them: half of them sure."""
+    """Return the labelled replies' confidences, half of them sure."""
     rng = random.Random(seed)
     return [round(rng.uniform(0.8, 1.0) if n % 2 else rng.uniform(0, 0.5), 4) for n in range(size)]
 
 
 def certificate(calibrator: str = "words@1", seed: int = 1, **scope: Any) -> Certificate:
-    """For replies that are right exactly where they are sure."""
+    """Return a certificate for replies that are right exactly where they are sure."""
     rows = [LabelledScore(str(n), c, c > 0.6) for n, c in enumerate(confidences(600, seed))]
     found = certify(rows, 0.1, 0.9)
     return Certificate((found.grant(calibrator, Scope(**scope)),), "2026-01-01")
 
 
 def write(folder: Path, issued: Certificate) -> None:
-    """As `pinocchio certify` leaves it, under a time of its own."""
+    """Write a certificate as `pinocchio certify` does, under a time of its own."""
     path = folder / "gate.certificate.json"
     path.write_text(issued.to_json())
     os.utime(path, ns=(time.time_ns(), time.time_ns()))
@@ -86,7 +86,7 @@ _numbers = count(1)
 
 
 def question(confidence: float) -> str:
-    """One that nobody has asked before."""
+    """Return a question that nobody has asked before."""
     return f"p={confidence} in question {next(_numbers)}"
 
 
@@ -98,13 +98,13 @@ def of(lines: list[Any], event: str) -> list[Any]:
     return [line for line in lines if line["event"] == event]
 
 
-# --- relied on ----------------------------------------------------------------------------------
+# --- use ----------------------------------------------------------------------------------------
 
 
 def test_a_certified_threshold_delivers_what_is_at_or_above_it(
     start: Start, tmp_path: Path
 ) -> None:
-    """Below it, and without a certificate, the condition matches nothing."""
+    """The condition matches from the certified threshold on, and never without a certificate."""
     proxy = start()
     assert action(proxy) == "block", "there is no certificate yet"
     write(tmp_path, certificate())
@@ -117,7 +117,7 @@ def test_a_certified_threshold_delivers_what_is_at_or_above_it(
 def test_a_certificate_counts_for_its_calibrator_alone(
     start: Start, tmp_path: Path, lines: list[Any]
 ) -> None:
-    """Another calibrator's numbers were not certified: nothing matches; the log says it once."""
+    """Numbers of an uncertified calibrator match nothing, and the log says so once."""
     write(tmp_path, certificate(calibrator="words@1+platt@9c1d"))
     proxy = start()
     assert [action(proxy) for _ in range(3)] == ["block"] * 3
@@ -129,7 +129,7 @@ def test_a_certificate_counts_for_its_calibrator_alone(
 def test_a_changed_certificate_is_taken_up_without_a_restart(
     start: Start, tmp_path: Path, lines: list[Any]
 ) -> None:
-    """Decisions are made by the new one, and their label changes with it."""
+    """A changed certificate decides without a restart, and gives its label."""
     write(tmp_path, certificate())
     proxy = start()
     before = proxy.ask("p=0.9").headers[POLICY]
@@ -142,7 +142,7 @@ def test_a_changed_certificate_is_taken_up_without_a_restart(
 def test_a_broken_certificate_is_refused_and_the_one_before_stays(
     start: Start, tmp_path: Path, lines: list[Any]
 ) -> None:
-    """What is wrong is logged; nothing is decided by it."""
+    """A broken certificate is logged and refused, and the earlier one stays."""
     write(tmp_path, certificate())
     proxy = start()
     (tmp_path / "gate.certificate.json").write_text("{")
@@ -154,7 +154,7 @@ def test_a_broken_certificate_is_refused_and_the_one_before_stays(
     assert action(proxy) == "block"
 
 
-# --- withdrawn on drift -------------------------------------------------------------------------
+# --- withdrawal on drift ------------------------------------------------------------------------
 
 
 def drift(proxy: LiveProxy) -> int:
@@ -168,7 +168,9 @@ def drift(proxy: LiveProxy) -> int:
 def test_drifted_scores_withdraw_the_certificate_for_good(
     start: Start, tmp_path: Path, lines: list[Any]
 ) -> None:
-    """The log says what happened and what to do; a restart changes nothing, new labels do."""
+    """Drifted scores withdraw the certificate. The log says so
+    and what to do; a restart does not restore it, new labels do.
+    """
     write(tmp_path, certificate())
     proxy = start()
     before = proxy.ask("p=0.95").headers[POLICY]
@@ -192,7 +194,7 @@ def test_drifted_scores_withdraw_the_certificate_for_good(
 def test_traffic_like_the_labelled_replies_keeps_the_certificate(
     start: Start, tmp_path: Path
 ) -> None:
-    """300 replies whose confidences come from where the labelled ones came from change nothing."""
+    """300 replies with confidences like the labelled ones' withdraw nothing."""
     write(tmp_path, certificate())
     proxy = start()
     for confidence in confidences(300, seed=9):
@@ -201,7 +203,7 @@ def test_traffic_like_the_labelled_replies_keeps_the_certificate(
 
 
 def test_replies_outside_the_scope_are_not_watched(start: Start, tmp_path: Path) -> None:
-    """A grant for one model is neither used for others nor withdrawn because of them."""
+    """A certificate for one model is neither used for others nor withdrawn because of them."""
     write(tmp_path, certificate(model="ok"))
     proxy = start()
     for _ in range(120):
@@ -212,7 +214,7 @@ def test_replies_outside_the_scope_are_not_watched(start: Start, tmp_path: Path)
 def test_another_process_withdraws_for_this_one_too(
     start: Start, tmp_path: Path, lines: list[Any]
 ) -> None:
-    """Proxies that share a store share what was found out."""
+    """A withdrawal by one proxy holds for all that share the store."""
     issued = certificate()
     write(tmp_path, issued)
     proxy = start()
@@ -225,11 +227,11 @@ def test_another_process_withdraws_for_this_one_too(
     assert action(proxy) == "block"
 
 
-# --- withdrawn on verdicts ----------------------------------------------------------------------
+# --- withdrawal on verdicts ---------------------------------------------------------------------
 
 
 def give_verdicts(proxy: LiveProxy, sure: bool | None, unsure: bool | None) -> None:
-    """Labels 100 replies like the certified ones, the sure ones apart from the others."""
+    """Label 100 replies like the certified ones, the sure ones apart from the others."""
     findings = VerdictStore(f"sqlite:///{proxy.store_path}")
     for confidence in confidences(100):
         id = proxy.ask(question(confidence)).headers["x-pinocchio-request-id"]
@@ -242,7 +244,7 @@ def give_verdicts(proxy: LiveProxy, sure: bool | None, unsure: bool | None) -> N
 def test_verdicts_that_find_too_many_errors_withdraw_the_certificate(
     start: Start, tmp_path: Path, lines: list[Any]
 ) -> None:
-    """Only verdicts on replies that the certificate let through count."""
+    """Too many errors withdraw the certificate, counted on replies that it let through."""
     write(tmp_path, certificate())
     proxy = start()
     give_verdicts(proxy, sure=True, unsure=False)
@@ -258,17 +260,17 @@ def test_verdicts_that_find_too_many_errors_withdraw_the_certificate(
 def test_a_calibration_that_has_drifted_withdraws_every_grant_for_it(
     start: Start, tmp_path: Path, lines: list[Any]
 ) -> None:
-    """An alarm on verdicts, whoever found it; one about another calibrator changes nothing."""
+    """An alarm of calibration withdraws every certificate of its calibrator, and no other's."""
     write(tmp_path, certificate())
     proxy = start()
     until(lambda: action(proxy) == "deliver")
     findings = VerdictStore(f"sqlite:///{proxy.store_path}")
     other = Monitor(MonitorKey("calibration", "words@2"), 9, {}, 5.0, "req_0")
     assert write_monitors(findings.engine, [other], Position(), Position("req_0", 9))
-    time.sleep(1.5)  # a look
+    time.sleep(1.5)  # the time of one look
     assert action(proxy) == "deliver"
-    its = Monitor(MonitorKey("calibration", "words@1"), 9, {}, 5.0, "req_0")
-    assert write_monitors(findings.engine, [its], Position("req_0", 9), Position("req_1", 9))
+    monitor = Monitor(MonitorKey("calibration", "words@1"), 9, {}, 5.0, "req_0")
+    assert write_monitors(findings.engine, [monitor], Position("req_0", 9), Position("req_1", 9))
     until(lambda: of(lines, "certificate_withdrawn"))
     findings.close()
     assert action(proxy) == "block"
@@ -279,7 +281,7 @@ def test_a_calibration_that_has_drifted_withdraws_every_grant_for_it(
 def test_verdicts_given_meanwhile_count_at_the_next_start(
     start: Start, tmp_path: Path, lines: list[Any]
 ) -> None:
-    """Nobody has to be up when people label."""
+    """Verdicts that were given while no proxy ran count at the next start."""
     write(tmp_path, certificate())
     proxy = start()
     ids = [
@@ -307,7 +309,7 @@ default: deliver
 
 
 def test_the_least_sure_share_of_recent_replies_is_known_after_a_restart(start: Start) -> None:
-    """Nothing is among the least sure until 100 replies are known; the record remembers them."""
+    """No reply is among the least sure until 100 are known; after a restart the record has them."""
     proxy = start(LOWEST)
     for n in range(100):
         assert action(proxy, round(0.5 + n / 250, 4)) == "deliver"
@@ -325,7 +327,7 @@ def test_the_least_sure_share_of_recent_replies_is_known_after_a_restart(start: 
 def test_a_share_is_that_of_the_key_once_it_is_known(
     upstream: FaultyUpstream, tmp_path: Path
 ) -> None:
-    """Another tenant's unsure replies do not make those of the first look sure."""
+    """A share is counted among the key's own replies once there are enough."""
     proxy = LiveProxy(upstream.base_url, tmp_path, policy=LOWEST, **KEYS)
     ada, bob = (make_key(proxy.store_path, name=name)[0] for name in ("ada", "bob"))
     for secret in (ada, bob):
@@ -343,22 +345,22 @@ def test_a_share_is_that_of_the_key_once_it_is_known(
 
 
 def test_a_share_counts_each_reply_once_and_streams_too(start: Start) -> None:
-    """The reply of a stronger model is ranked among the others, and is none of them."""
+    """Each reply counts once, streams too; a stronger model's reply is ranked and not counted."""
     policy = LOWEST.replace("then: block", "then: {escalate: {to: say p=0.99}}")
     proxy = start(policy)
     for n in range(100):
         proxy.ask(question(round(0.5 + n / 250, 4)), stream=n % 2 == 0)
     for _ in range(5):
         assert action(proxy, 0.5) == "escalate"
-    told = proxy.ask("p=0.7")  # as sure as one, surer than 50 and 5
-    [[facts]] = proxy.recorded(told.headers["x-pinocchio-request-id"], "facts")
-    assert (told.headers[ACTION], facts["share_below"]) == ("deliver", 55.5 / 105)
+    reply = proxy.ask("p=0.7")  # as sure as one, surer than 50 and 5
+    [[facts]] = proxy.recorded(reply.headers["x-pinocchio-request-id"], "facts")
+    assert (reply.headers[ACTION], facts["share_below"]) == ("deliver", 55.5 / 105)
 
 
-# --- what it needs is known at load -------------------------------------------------------------
+# --- rules that need it -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["observe", "helpdesk", "agent-tools", "healthcare"])
 def test_other_policies_pay_nothing(name: str) -> None:
-    """Decided when a policy is loaded: without such rules, nothing is ranked or watched."""
+    """For a policy without such rules, nothing is ranked or watched."""
     assert not load_policy(name).follows_traffic

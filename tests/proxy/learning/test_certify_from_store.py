@@ -42,7 +42,7 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Traffic:
 
 
 def test_a_certificate_is_made_of_audited_verdicts(audited: Traffic) -> None:
-    """It is for the configured calibrator, counts no held reply, and a policy can rely on it."""
+    """A certificate is for its calibrator, counts no held reply, and works in a policy."""
     path = audited.config.parent / "p.certificate.json"
     done = audited.run("certify", "--from-store", "--max-error", "0.1", "-o", str(path), "--json")
     assert done.returncode == 0, done.stderr
@@ -54,7 +54,7 @@ def test_a_certificate_is_made_of_audited_verdicts(audited: Traffic) -> None:
 
 
 def test_a_scope_takes_its_own_replies(audited: Traffic) -> None:
-    """A model or team that no reply belongs to has none; a rule that all of them reach has all."""
+    """A scope counts only its own replies: none for an unknown model, all for a general rule."""
     everything = labels(audited)
     policy = parse_policy(RULED, "p.yaml")
     sure = Scope(rule="sure", rule_digest=policy.rules[1].digest)
@@ -66,7 +66,7 @@ def test_a_scope_takes_its_own_replies(audited: Traffic) -> None:
 
 
 def test_several_shares_are_refused(tmp_path: Path) -> None:
-    """The exact test is about one probability of being drawn."""
+    """Several shares are refused, as the exact test needs one probability of being drawn."""
     traffic = Traffic(tmp_path)
     traffic.pass_by(50, 3, audit_share=0.6)
     traffic.pass_by(50, 3, audit_share=0.3)
@@ -76,7 +76,7 @@ def test_several_shares_are_refused(tmp_path: Path) -> None:
 
 
 def test_another_version_and_no_audit_are_refused(tmp_path: Path) -> None:
-    """The sentence names the versions, or says how to get labels."""
+    """Other versions are refused with their names, and a missing audit with how to get labels."""
     traffic = Traffic(tmp_path)
     traffic.pass_by(30, 3, held=0.99)
     traffic.label()

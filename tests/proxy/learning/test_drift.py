@@ -1,4 +1,4 @@
-"""Drift in the store: what monitors read, when they raise an alarm, and what follows from it."""
+"""Drift in the store: what monitors read, when they raise an alarm, and its consequences."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.running.live_proxy import until
 
 
 def harder(rng: np.random.Generator, count: int) -> Floats:
-    """Questions of another kind: right half of the time instead of two thirds."""
+    """Return questions of another kind: right half of the time instead of two thirds."""
     return rng.beta(2, 2.2, count)
 
 
@@ -38,7 +38,7 @@ def traffic(tmp_path: Path) -> Traffic:
 
 
 def test_a_shift_of_one_models_scores_is_told_of_it_alone(traffic: Traffic) -> None:
-    """The alarm names the model and the reply; the other model's monitor stays calm."""
+    """An alarm of scores names the model and the reply, and the other model's monitor has none."""
     for _ in range(5):
         traffic.pass_by(200, 2, model="old")
         traffic.pass_by(200, 2, model="new")
@@ -50,7 +50,7 @@ def test_a_shift_of_one_models_scores_is_told_of_it_alone(traffic: Traffic) -> N
     assert alarm.key == MonitorKey("scores", CALIBRATOR, "new")
     assert alarm.request_id in traffic.ids[start:]
     assert "model new" in alarm.text
-    assert look(findings.engine) == []  # told once
+    assert look(findings.engine) == []  # reported once
     by_model = {each.key.model: each for each in monitor_states(findings.engine)}
     assert by_model["old"].alarm is None
     assert (by_model["old"].seen, by_model["new"].alarm) == (1_000, alarm)
@@ -58,7 +58,7 @@ def test_a_shift_of_one_models_scores_is_told_of_it_alone(traffic: Traffic) -> N
 
 
 def test_many_new_replies_are_looked_at_evenly(traffic: Traffic) -> None:
-    """A look of about 100 takes a tenth of a thousand, and none of them again."""
+    """A look of about 100 replies takes a tenth of a thousand, and none of them again."""
     traffic.pass_by(1_000, 2)
     findings = VerdictStore(traffic.url)
     look(findings.engine, most=100)
@@ -70,7 +70,7 @@ def test_many_new_replies_are_looked_at_evenly(traffic: Traffic) -> None:
 
 
 def test_what_another_process_has_read_is_not_read_again(store_url: str) -> None:
-    """Of two that read the same stretch one writes; on both databases."""
+    """Of two processes that read the same replies one writes, on both databases."""
     findings = VerdictStore(store_url)
     key = MonitorKey("calibration", "c", "", "")
     first = Monitor(key, 1, {"a": 1}, 5.0, "req_1")
@@ -86,9 +86,7 @@ def test_what_another_process_has_read_is_not_read_again(store_url: str) -> None
 
 
 def test_verdicts_show_a_calibration_that_is_off(traffic: Traffic) -> None:
-    """An overconfident calibrator is found out by its audited verdicts, which distrusts it; a
-    reset begins anew.
-    """
+    """Audited verdicts find an overconfident calibrator, which is distrusted until a reset."""
     traffic.pass_by(250, 7, audit_share=1.0, says=lambda p: overconfident(overconfident(p)))
     traffic.label()
     done = traffic.run("report", "drift")
@@ -103,7 +101,7 @@ def test_verdicts_show_a_calibration_that_is_off(traffic: Traffic) -> None:
 
 
 def test_the_alarm_of_a_calibrator_that_was_mended_is_past(traffic: Traffic) -> None:
-    """Once another version scores, the alarm is still listed, and is not current."""
+    """Once another version scores, the earlier alarm is listed and not current."""
     traffic.pass_by(250, 7, audit_share=1.0, says=lambda p: overconfident(overconfident(p)))
     traffic.label()
     findings = VerdictStore(traffic.url)
@@ -118,7 +116,7 @@ def test_the_alarm_of_a_calibrator_that_was_mended_is_past(traffic: Traffic) -> 
 
 
 def test_held_verdicts_are_no_evidence_of_drift(traffic: Traffic) -> None:
-    """Reviewers choose what they look at: only audited replies are counted."""
+    """Only audited replies count as evidence, since reviewers choose what they look at."""
     traffic.pass_by(100, 7, held=1.0)
     assert traffic.label() == 100
     findings = VerdictStore(traffic.url)
@@ -128,7 +126,7 @@ def test_held_verdicts_are_no_evidence_of_drift(traffic: Traffic) -> None:
 
 
 def test_the_proxys_watch_finds_it_too(traffic: Traffic) -> None:
-    """A thread looks at the record, tells an alarm once and counts it."""
+    """A thread of the proxy checks the record, reports an alarm once and counts it."""
     traffic.pass_by(600, 7)
     traffic.pass_by(400, 7, truth=harder)
     watch = DriftWatch(traffic.url, every_s=0.01)
@@ -147,7 +145,7 @@ def test_the_proxys_watch_finds_it_too(traffic: Traffic) -> None:
 
 
 def test_the_watch_survives_a_store_that_is_not_there(tmp_path: Path) -> None:
-    """It tries again; nothing else hears of it."""
+    """While the store is away the watch tries again, without an error elsewhere."""
     watch = DriftWatch(f"sqlite:///{tmp_path / 'no' / 'store.db'}", every_s=0.01)
     with capture_logs() as lines:
         watch.start()
@@ -158,7 +156,7 @@ def test_the_watch_survives_a_store_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_the_simulated_calibrator_is_too_sure() -> None:
-    """What the other tests rely on: it says 0.90 where 0.70 are right."""
+    """The simulated calibrator says 0.90 where 0.70 are right, as the other tests assume."""
     assert overconfident(np.array([0.7]))[0] == pytest.approx(0.90, abs=0.005)
 
 
@@ -166,8 +164,8 @@ def test_the_simulated_calibrator_is_too_sure() -> None:
 def test_that_others_are_asked_is_no_drift(
     store_url: str, tmp_path: Path, is_recalibrated: bool
 ) -> None:
-    """Scores are those of replies alone, whatever others said of them and whatever corrected them,
-    on both databases; a shift of such replies is one all the same.
+    """Opinions and recalibrations of scores are no drift, on
+    both databases, and a shift of the replies' own scores is.
     """
     traffic = Traffic(tmp_path, seed=2, url=store_url)
     traffic.pass_by(1_000, 10)
@@ -188,7 +186,7 @@ def test_that_others_are_asked_is_no_drift(
 
 
 def test_both_kinds_of_numbers_are_current(traffic: Traffic) -> None:
-    """A monitor of numbers that know others is none of an earlier calibrator, nor the other one."""
+    """Monitors of numbers with and without opinions are both current."""
     traffic.pass_by(400, 10, audit_share=0.5, heard=0.5)
     traffic.label()
     findings = VerdictStore(traffic.url)

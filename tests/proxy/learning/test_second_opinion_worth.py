@@ -1,4 +1,4 @@
-"""What second opinions were worth, by the record and the verdicts of a real store."""
+"""The worth of second opinions by the record and the verdicts of a real store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.builders.simulated_traffic import Traffic
 def month(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Traffic, VerdictStore]]:
-    """Half of 1,200 replies were compared with another one, in the end under a recalibration."""
+    """Store 1,200 replies, half of them with a second opinion, the last ones recalibrated."""
     is_postgres = request.param == "postgresql"
     url = request.getfixturevalue("postgres").new_database() if is_postgres else ""
     traffic = Traffic(tmp_path_factory.mktemp("month"), seed=8, url=url)
@@ -40,8 +40,8 @@ def told(month: tuple[Traffic, VerdictStore], days: float = 30, **of: str) -> Se
 
 
 def test_both_numbers_are_held_against_the_verdicts(month: tuple[Traffic, VerdictStore]) -> None:
-    """Those that rank alike gain nothing; numbers of another name are measured apart, and too few
-    labels not at all.
+    """Both numbers are compared by the verdicts: equal ranking gains nothing,
+    other names are measured separately, and too few labels not at all.
     """
     found = told(month)
     assert 500 < found.replies == found.agreed < 700
@@ -58,7 +58,7 @@ def test_both_numbers_are_held_against_the_verdicts(month: tuple[Traffic, Verdic
 
 
 def test_it_is_narrowed_by_model_and_time(month: tuple[Traffic, VerdictStore]) -> None:
-    """Traffic of the last days alone; labels count for longer."""
+    """The report can be limited to a model and to days of traffic; labels count for longer."""
     assert told(month, 30, model="other").replies < told(month).replies
     assert told(month, 30, model="other").measured == told(month).measured[1:]
     assert told(month, 5).replies < told(month, 30, model="other").replies
@@ -70,7 +70,7 @@ def test_it_is_narrowed_by_model_and_time(month: tuple[Traffic, VerdictStore]) -
 
 
 def test_a_long_window_is_looked_through_from_its_end(month: tuple[Traffic, VerdictStore]) -> None:
-    """So no page is slower with a million exchanges; it says that these are not all."""
+    """A long window is read from its end, so that pages stay quick, and the report says so."""
     window = Window(time.time() - 30 * 86_400, time.time())
     some = opinion_exchanges(month[1].engine, window, limit=200)
     assert not some.is_whole
@@ -79,7 +79,9 @@ def test_a_long_window_is_looked_through_from_its_end(month: tuple[Traffic, Verd
 
 @pytest.mark.slow  # the judge's weights: test_recalibrate_from_store; the report: the test above
 def test_a_judge_is_measured_beside_the_number_without_it(tmp_path: Path) -> None:
-    """Its name has it, and the gain is that of its word; calls are counted by the record."""
+    """A judge's gain is measured against the number without
+    it, under its name; calls are counted by the record.
+    """
     traffic = Traffic(tmp_path, seed=4)
     traffic.pass_by(800, 7, audit_share=1.0, judged=0.5)
     traffic.label()

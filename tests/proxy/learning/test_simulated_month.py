@@ -1,4 +1,4 @@
-"""A month with reviewers: a calibrator that is off is mended, and a shift is noticed.
+"""A month with reviewers: an overconfident calibrator is corrected, and a shift is noticed.
 
 Two weeks of traffic under an overconfident calibrator, of which the audit draws a share;
 `recalibrate --from-store` on the verdicts; two weeks more, with a shift in the third week or
@@ -28,7 +28,7 @@ LABELS = 200
 
 @dataclass(frozen=True)
 class Month:
-    """What came of it; `alarm_after` counts replies from the shift on, of any alarm."""
+    """The results of a month; `alarm_after` counts replies from the shift to the first alarm."""
 
     error_before: float
     error_after: float
@@ -91,8 +91,8 @@ def live(
 
 
 def test_a_month_in_which_the_calibrator_is_mended_and_a_shift_noticed(tmp_path: Path) -> None:
-    """ECE falls below half after 200 verdicts; scores that shift raise the alarm of scores within
-    300 replies, without a label.
+    """ECE falls below half after 200 verdicts; shifted scores
+    raise the alarm within 300 replies, without a label.
     """
     month = live(tmp_path, 1, shift=harder, half=2_500)
     assert month.labels == LABELS
@@ -105,7 +105,7 @@ def test_a_month_in_which_the_calibrator_is_mended_and_a_shift_noticed(tmp_path:
 
 @pytest.mark.slow
 def test_ten_months_with_a_shift(tmp_path: Path) -> None:
-    """In each ECE falls below half, and the shift is noticed within 300 replies."""
+    """In each of ten months ECE falls below half, and the shift is noticed within 300 replies."""
     for seed in range(10):
         folder = tmp_path / str(seed)
         folder.mkdir()
@@ -118,7 +118,7 @@ def test_ten_months_with_a_shift(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_errors_that_grow_unseen_by_scores_are_found_by_verdicts(tmp_path: Path) -> None:
-    """Replies that look as sure as before and are wrong more often: within 300 audited ones."""
+    """Errors that grow while scores stay the same are noticed within 300 audited replies."""
     for seed in range(5):
         folder = tmp_path / str(seed)
         folder.mkdir()
@@ -131,7 +131,7 @@ def test_errors_that_grow_unseen_by_scores_are_found_by_verdicts(tmp_path: Path)
 
 @pytest.mark.slow
 def test_twenty_months_without_a_shift(tmp_path: Path) -> None:
-    """Fewer than one false alarm in all of them."""
+    """Twenty months without a shift have fewer than one false alarm in all."""
     alarms = []
     for seed in range(20):
         folder = tmp_path / str(seed)

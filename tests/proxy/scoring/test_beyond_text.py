@@ -1,4 +1,4 @@
-"""An answer that is more than text is not scored as if its text were all of it."""
+"""Answers that are more than text are not scored as if their text were all of them."""
 
 from __future__ import annotations
 
@@ -50,23 +50,23 @@ def proxy(upstream: AnyUpstream, tmp_path_factory: pytest.TempPathFactory) -> It
     proxy.stop()
 
 
-def answer_with(surface: str, said: Json) -> Json:
+def answer_with(surface: str, part: Json) -> Json:
     """Return a surface's answer that contains this message, or this part of one."""
     answer: Json = json.loads(json.dumps(ANSWERS[surface]))
     if surface == "chat":
-        answer["choices"][0]["message"] = {"role": "assistant", **said}
+        answer["choices"][0]["message"] = {"role": "assistant", **part}
     elif surface == "responses":
-        answer["output"][0]["content"] = [said]
+        answer["output"][0]["content"] = [part]
     else:
-        answer["content"] = [said]
+        answer["content"] = [part]
     return answer
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_no_text_is_not_scored(proxy: LiveProxy, upstream: AnyUpstream, name: str) -> None:
-    """The confidence is missing, with the reason, and the reply is as it came but for that."""
-    surface, said, reason = CASES[name]
-    body = json.dumps(answer_with(surface, said)).encode()
+    """An answer that is more than text has no confidence but a reason, and arrives unchanged."""
+    surface, part, reason = CASES[name]
+    body = json.dumps(answer_with(surface, part)).encode()
     upstream.answer = Response([body], headers=JSON)
     fields = {"content-type": "application/json"}
     got = proxy.http.post(PATHS[surface], content=asking(surface), headers=fields)
@@ -78,7 +78,7 @@ def test_what_is_no_text_is_not_scored(proxy: LiveProxy, upstream: AnyUpstream, 
 
 @pytest.mark.parametrize("surface", PATHS)
 def test_a_text_is_scored(proxy: LiveProxy, upstream: AnyUpstream, surface: str) -> None:
-    """Text alone has a number, as before."""
+    """An answer of text alone has a number."""
     upstream.answer = Response([json.dumps(ANSWERS[surface]).encode()], headers=JSON)
     fields = {"content-type": "application/json"}
     got = proxy.http.post(PATHS[surface], content=asking(surface), headers=fields)

@@ -1,4 +1,4 @@
-"""Images that a request only names: what is fetched, from where, and how much of it."""
+"""Images under a URL: what the proxy fetches, from where, and how much of it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def running() -> Iterator[ImageServer]:
 
 @pytest.fixture
 def server(running: ImageServer) -> ImageServer:
-    """Return the server, which remembers the requests of this test only."""
+    """Return the server, which remembers only the requests of this test."""
     running.forget()
     return running
 
@@ -63,27 +63,27 @@ async def refused(found: Images, *urls: str) -> str:
     return raised.value.reason
 
 
-# What is fetched
+# Fetching
 
 
 async def test_an_image_is_fetched(server: ImageServer) -> None:
-    """What is there comes as it is; a query goes along, nothing of anybody's identity does."""
+    """An image arrives unchanged; its request has the query and nothing that identifies anybody."""
     assert await got(images(), f"{server.url}/png?a=1#b") == (PNG,)
-    [asked] = server.seen
-    assert asked.path == "/png?a=1"
-    assert set(asked.headers) == {"host", "user-agent", "accept", "accept-encoding", "connection"}
-    assert asked.headers["host"] == f"127.0.0.1:{server.port}"
+    [request] = server.seen
+    assert request.path == "/png?a=1"
+    assert set(request.headers) == {"host", "user-agent", "accept", "accept-encoding", "connection"}
+    assert request.headers["host"] == f"127.0.0.1:{server.port}"
 
 
 async def test_several_images_keep_their_order(server: ImageServer) -> None:
-    """Images from everywhere come in the order of their parts; the same one is fetched once."""
+    """Several images keep their order, and the same one is fetched once."""
     png, jpeg = f"{server.url}/png", f"{server.url}/jpeg"
     assert await got(images(), png, data_url(JPEG), jpeg, png) == (PNG, JPEG, JPEG, PNG)
     assert len(server.seen) == 2
 
 
 async def test_the_kind_is_told_by_the_bytes(server: ImageServer) -> None:
-    """What a server calls its answer says nothing: an image is one, and a page is none."""
+    """Its bytes decide whether something is an image, whatever content type the server states."""
     assert await got(images(), f"{server.url}/untyped") == (PNG,)
     assert await refused(images(), f"{server.url}/html") == "image_format"
     assert await refused(images(), f"{server.url}/empty") == "image_format"
@@ -91,12 +91,12 @@ async def test_the_kind_is_told_by_the_bytes(server: ImageServer) -> None:
 
 @pytest.mark.parametrize("path", ["missing", "partial", "failing", "short", "closed"])
 async def test_what_is_not_there_has_a_word(server: ImageServer, path: str) -> None:
-    """Errors, half an answer and no answer are all an image that was not to be had."""
+    """Errors, half an answer and no answer all give the reason that the image is not available."""
     assert await refused(images(), f"{server.url}/{path}") == "image_fetch"
 
 
 async def test_nobody_listens() -> None:
-    """The same where no connection comes about; the log names the host, and nothing behind it."""
+    """A refused connection gives the same reason; the log names the host and nothing after it."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with capture_logs() as lines:
@@ -109,7 +109,7 @@ async def test_nobody_listens() -> None:
 
 
 async def test_no_more_is_read_than_an_image_may_have(server: ImageServer) -> None:
-    """A gigabyte is cut off after the limit, told or not, and a byte too many is too many."""
+    """A download ends at the limit, whether the server announced its length or not."""
     assert await refused(images(), f"{server.url}/promises") == "image_size"
     server.sent = 0
     assert await refused(images(), f"{server.url}/endless") == "image_size"
@@ -121,7 +121,7 @@ async def test_no_more_is_read_than_an_image_may_have(server: ImageServer) -> No
 
 @pytest.mark.parametrize("path", ["drip", "silent"])
 async def test_who_gives_up_waits_no_longer(server: ImageServer, path: str) -> None:
-    """A server that drips or is silent costs no more than the time that is allowed."""
+    """A server that drips or is silent costs no more than the allowed time."""
     began = time.perf_counter()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.2):
@@ -130,7 +130,7 @@ async def test_who_gives_up_waits_no_longer(server: ImageServer, path: str) -> N
 
 
 async def test_one_that_fails_ends_the_others(server: ImageServer) -> None:
-    """A question is scored with all of its images or not at all; nothing goes on in vain."""
+    """One image that fails ends the downloads of the question's other images."""
     before = asyncio.all_tasks()
     urls = [f"{server.url}/missing", f"{server.url}/silent"]
     assert await refused(images(), *urls) == "image_fetch"
@@ -138,7 +138,7 @@ async def test_one_that_fails_ends_the_others(server: ImageServer) -> None:
 
 
 async def test_only_so_many_at_once(server: ImageServer) -> None:
-    """However many images are asked for, connections are bounded."""
+    """However many images are requested, the number of connections is bounded."""
     found = images(max_count=100)
     urls = [f"{server.url}/silent?{number}" for number in range(MOST_AT_ONCE + 5)]
     with pytest.raises(TimeoutError):
@@ -148,9 +148,9 @@ async def test_only_so_many_at_once(server: ImageServer) -> None:
 
 
 async def test_only_so_much_is_held() -> None:
-    """Images that wait for their scores are bounded together; the place is free again after.
+    """Images that wait for their scores are bounded together, and free their place afterwards.
 
-    One that is to be fetched counts as the largest that it may be.
+    One that is to be fetched counts as the largest allowed size.
     """
     found, part = images(most_held=MOST), {"image_url": data_url(PNG)}
     async with found.of([part]):
@@ -165,11 +165,11 @@ async def test_only_so_much_is_held() -> None:
         assert all == (PNG,)
 
 
-# From where
+# Allowed addresses
 
 
 async def test_nothing_is_fetched_by_default(server: ImageServer) -> None:
-    """Without configuration a URL is not followed."""
+    """Without configuration a URL is not fetched."""
     assert await refused(Images(), f"{server.url}/png") == "image_url"
     assert server.seen == []
 
@@ -187,7 +187,7 @@ async def test_nothing_is_fetched_by_default(server: ImageServer) -> None:
     ],
 )
 async def test_what_is_no_plain_url_is_refused(url: str) -> None:
-    """Users in a URL, no host, no port that there is: refused before anything is looked up."""
+    """URLs with a user, without a host or with an invalid port are refused before any look-up."""
     assert await refused(images(), url) == "image_url"
 
 
@@ -204,7 +204,7 @@ async def test_what_is_no_plain_url_is_refused(url: str) -> None:
     ],
 )
 async def test_this_network_is_out_of_reach(server: ImageServer, url: str) -> None:
-    """However loopback is written, an address that is not public is not connected to."""
+    """However loopback is written, no address that is not public is connected to."""
     fetcher = ImageFetcher(AnyHost(hosts=("*",)), MOST)
     with pytest.raises(NotScorableError, match=r"not public|has no address") as raised:
         await fetcher.fetch(url % server.port)
@@ -214,7 +214,7 @@ async def test_this_network_is_out_of_reach(server: ImageServer, url: str) -> No
 
 
 class AnyHost(FetchConfig):
-    """So that what refuses is the address."""
+    """Allows every host, so that only the address can be refused."""
 
     def allows(self, host: str, port: int | None) -> bool:
         return True
@@ -224,14 +224,14 @@ class AnyHost(FetchConfig):
     "target", ["http://10.0.0.1/", "http://169.254.169.254/latest/meta-data/", "file:///etc/passwd"]
 )
 async def test_a_redirect_goes_the_same_way(server: ImageServer, target: str) -> None:
-    """Where a redirect leads is looked at like the URL itself: host, scheme and address."""
+    """A redirect's host, scheme and address are checked like the URL's own."""
     found = images(f"127.0.0.1:{server.port}")
     assert await refused(found, f"{server.url}/to/{target}") == "image_url"
     assert len(server.seen) == 1
 
 
 async def test_redirects_are_followed(server: ImageServer) -> None:
-    """An allowed one leads to the image, relative or not; a circle ends."""
+    """An allowed redirect leads to the image, relative or not; a circle ends."""
     found = images(f"127.0.0.1:{server.port}")
     assert await got(found, f"{server.url}/to/{server.url}/png") == (PNG,)
     assert await got(found, f"{server.url}/to/%2Fjpeg") == (JPEG,)
@@ -243,7 +243,7 @@ async def test_redirects_are_followed(server: ImageServer) -> None:
 async def test_the_address_that_was_checked_is_used(
     server: ImageServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A name is looked up once: what it leads to a moment later (DNS rebinding) changes nothing."""
+    """A name is looked up once: what it leads to later (DNS rebinding) changes nothing."""
     lookups: list[Any] = []
 
     def look_up(host: str, port: int, **_: Any) -> Any:
@@ -260,7 +260,7 @@ async def test_the_address_that_was_checked_is_used(
 async def test_one_private_address_spoils_a_name(
     server: ImageServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where any address of a name is not public, none of them is connected to."""
+    """If any address of a name is not public, none of them is connected to."""
     both = [("203.0.113.7", 80), ("127.0.0.1", server.port)]
     found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", each) for each in both]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
@@ -289,7 +289,7 @@ async def test_one_private_address_spoils_a_name(
     ],
 )
 def test_hosts_that_are_named(host: str, url: str, is_allowed: bool) -> None:
-    """A host stands for itself, a star for anything but a port."""
+    """A host stands for itself, a star for anything except a port."""
     found = httpx.URL(url)
     config = FetchConfig(hosts=(host,))
     assert config.allows(found.raw_host.decode(), found.port) is is_allowed
@@ -326,7 +326,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def test_a_certificate_is_of_the_name_not_of_the_address(
     certificate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the address pinned, TLS still asks whether the server is the host of the URL."""
+    """Although the address is fixed, TLS checks the certificate for the URL's host."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     where = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 0))]
@@ -335,7 +335,7 @@ async def test_a_certificate_is_of_the_name_not_of_the_address(
         fetch = FetchConfig(hosts=("*:*",), allow_private=True)
         fetcher = ImageFetcher(fetch, MOST)
         with pytest.raises(NotScorableError, match="ConnectError"):
-            await fetcher.fetch(f"https://images.test:{server.port}/png")  # nobody vouches for it
+            await fetcher.fetch(f"https://images.test:{server.port}/png")  # not yet trusted
         fetcher._trust.load_verify_locations(certificate)
         assert await fetcher.fetch(f"https://images.test:{server.port}/png") == PNG
         with pytest.raises(NotScorableError, match="ConnectError"):
@@ -370,7 +370,7 @@ def load(tmp_path: Path, images: str) -> ImagesConfig:
     ],
 )
 def test_images_are_configured(tmp_path: Path, text: str, expected: ImagesConfig) -> None:
-    """What stands in proxy.yaml, and what holds where it says nothing."""
+    """The settings of images are read from proxy.yaml, with their defaults."""
     assert load(tmp_path, text) == expected
 
 
@@ -388,9 +388,9 @@ def test_images_are_configured(tmp_path: Path, text: str, expected: ImagesConfig
     ],
 )
 def test_a_mistake_is_told_with_its_line(tmp_path: Path, text: str, sentence: str) -> None:
-    """Mistakes are refused with file, line, key and, where there is one, the key that was meant."""
+    """Mistakes are refused with file, line, key and, where there is one, the intended key."""
     with pytest.raises(InvalidDocumentError) as raised:
         load(tmp_path, text)
-    told = [str(problem) for problem in raised.value.problems]
-    assert any(sentence in each and "calibrator.images" in each for each in told), told
-    assert "proxy.yaml:4: " in told[0]
+    messages = [str(problem) for problem in raised.value.problems]
+    assert any(sentence in each and "calibrator.images" in each for each in messages), messages
+    assert "proxy.yaml:4: " in messages[0]

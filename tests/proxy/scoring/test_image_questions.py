@@ -153,7 +153,7 @@ def status(member: Json) -> tuple[str, str | None]:
 def test_images_reach_the_calibrator(
     sighted: LiveProxy, seen: list[Item], asked: tuple[str, Json], is_stream: bool
 ) -> None:
-    """B01, F06: text and images of the question, in their order, are what is scored."""
+    """B01, F06: the question's text and images are scored in their order."""
     assert status(told(sighted, asked, is_stream)) == SCORED
     [item] = seen
     assert (item.question, item.images) == ("What is this?", (PNG, JPEG))
@@ -213,13 +213,13 @@ def test_images_reach_the_calibrator(
 def test_images_of_other_turns_belong_to_the_question(
     sighted: LiveProxy, seen: list[Item], asked: tuple[str, Json], shown: tuple[bytes, ...]
 ) -> None:
-    """What tools showed and what was shown before is looked at as the text beside it is."""
+    """Images in tool results and in earlier turns are scored as part of the question."""
     assert status(told(sighted, asked)) == SCORED
     assert seen[0].images == shown
 
 
 def test_the_openai_client_sends_images(sighted: LiveProxy, seen: list[Item]) -> None:
-    """With OpenAI's own client nothing changes but the URL, for chat and for responses."""
+    """OpenAI's own client sends images for chat and for responses with only its URL changed."""
     client: OpenAI = sighted.openai
     content: Any = [{"type": "text", "text": "What is this?"}, of_chat()]
     chatted = client.chat.completions.create(
@@ -234,7 +234,7 @@ def test_the_openai_client_sends_images(sighted: LiveProxy, seen: list[Item]) ->
 
 
 def test_every_choice_is_scored_with_the_images(sighted: LiveProxy, seen: list[Item]) -> None:
-    """With n > 1 each choice answers the same picture."""
+    """With n > 1 each choice is scored with the same image."""
     path, body = chat(of_chat())
     member = told(sighted, (path, {**body, "n": 2}))
     assert {choice["status"] for choice in member["choices"]} == {"scored"}
@@ -242,7 +242,7 @@ def test_every_choice_is_scored_with_the_images(sighted: LiveProxy, seen: list[I
 
 
 def test_text_is_scored_as_ever(sighted: LiveProxy, seen: list[Item]) -> None:
-    """A question without an image costs such a calibrator nothing new."""
+    """A question without an image is scored as by any calibrator."""
     assert status(told(sighted, chat())) == SCORED
     assert seen[0].images == ()
 
@@ -264,12 +264,12 @@ def test_text_is_scored_as_ever(sighted: LiveProxy, seen: list[Item]) -> None:
 def test_what_is_wrong_with_an_image_costs_the_number_alone(
     sighted: LiveProxy, parts: list[Json], reason: str
 ) -> None:
-    """The reply is delivered, `not_supported`, with a word that says what was wrong."""
+    """A reply to a faulty image is delivered as `not_supported`, with the fault as its reason."""
     assert status(told(sighted, chat(*parts))) == ("not_supported", reason)
 
 
 def test_an_image_that_turns_out_to_be_none_spoils_no_other(sighted: LiveProxy) -> None:
-    """Questions that are scored at the same time keep their numbers."""
+    """A faulty image does not cost questions of the same batch their numbers."""
     bad, good = chat(of_chat(data_url(b"BM" * 9, "image/bmp"))), chat(of_chat())
     found: list[tuple[str, str | None]] = []
     asking = [
@@ -287,7 +287,7 @@ def test_an_image_that_turns_out_to_be_none_spoils_no_other(sighted: LiveProxy) 
 
 
 def test_an_image_is_fetched(sighted: LiveProxy, seen: list[Item], server: ImageServer) -> None:
-    """From a host that the configuration names, for each surface; the client's key stays here."""
+    """An image is fetched from a configured host on each surface, without the client's key."""
     server.forget()
     url = f"{server.url}/png"
     source = {"type": "image", "source": {"type": "url", "url": url}}
@@ -304,13 +304,13 @@ def test_an_image_is_fetched(sighted: LiveProxy, seen: list[Item], server: Image
 def test_an_image_that_cannot_be_had(
     sighted: LiveProxy, server: ImageServer, path: str, reason: str
 ) -> None:
-    """The reply is delivered without a number, and says why."""
+    """Where an image is not available, the reply has no number but a reason."""
     member = told(sighted, chat(of_chat(f"{server.url}/{path}")))
     assert status(member) == ("not_supported", reason)
 
 
 def test_fetching_counts_as_scoring(start: Start, server: ImageServer) -> None:
-    """The deadline of a score is also that of its images; what comes too late is a timeout."""
+    """Fetching an image counts for its score's deadline; one that is too late is a timeout."""
     images = {"fetch": {"hosts": ("127.0.0.1:*",), "allow_private": True}}
     proxy = start(scorer=SightedScorer(), calibrator={"timeout_s": 0.3, "images": images})
     began = time.perf_counter()
@@ -321,7 +321,7 @@ def test_fetching_counts_as_scoring(start: Start, server: ImageServer) -> None:
 
 
 def test_a_slow_calibrator_is_a_timeout_too(start: Start) -> None:
-    """The deadline holds for the score of a question with images as for any."""
+    """A question with images has the same deadline for its score as any other."""
     scorer = SlowlySighted()
     proxy = start(scorer=scorer, calibrator={"timeout_s": 0.2})
     assert status(told(proxy, chat(of_chat()))) == ("timeout", "deadline")
@@ -332,8 +332,8 @@ def test_a_slow_calibrator_is_a_timeout_too(start: Start) -> None:
 def test_a_conversation_remembers_where_an_image_is(
     sighted: LiveProxy, seen: list[Item], server: ImageServer
 ) -> None:
-    """A response that goes on with an earlier one is asked about its images: those under a URL
-    are fetched again, those that came along are no longer here.
+    """A response that continues an earlier one is scored with its images: those
+    under a URL are fetched again, those in the request are no longer available.
     """
     for url, expected in (
         (f"{server.url}/png", SCORED),
@@ -352,8 +352,8 @@ def test_a_conversation_remembers_where_an_image_is(
 def test_a_vision_model_is_shown_the_image(
     start: Start, tiny_bases: Callable[[Family], Path], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """F04, F06: with a model of the real class the number through the proxy is that of Python, and
-    it depends on the picture.
+    """F04, F06: with a vision model of the real class the number
+    through the proxy is that of Python, and depends on the image.
     """
     folder = tmp_path_factory.mktemp("vision") / "tiny"
     write_tiny_adapter(folder, tiny_bases("qwen3_vl"), "qwen3_vl")
@@ -375,7 +375,7 @@ def test_a_vision_model_is_shown_the_image(
 
 
 def test_images_reach_a_calibrator_elsewhere(start: Start) -> None:
-    """A scoring server is shown images as a calibrator in process is; its reasons come back."""
+    """A scoring server gets images like a calibrator in the process, and its reasons are kept."""
     scorer = SightedScorer()
     with live_scoring_server(scorer) as engine:
         section = {"engine": {"kind": "scorer", "base_url": engine.url}, "timeout_s": 20.0}
@@ -398,7 +398,7 @@ def test_images_reach_a_calibrator_elsewhere(start: Start) -> None:
 def test_without_eyes_there_is_no_number(
     start: Start, blind: LiveProxy, asked: tuple[str, Json], is_stream: bool
 ) -> None:
-    """An image in the question is `not_supported`, reason `image`; the text alone is not scored."""
+    """A calibrator that reads no images gives `not_supported`, reason `image`, and no number."""
     assert isinstance(blind.scorer, WordScorer)
     blind.scorer.seen.clear()
     assert status(told(blind, asked, is_stream)) == ("not_supported", "image")
@@ -411,7 +411,7 @@ def blind(start: Start) -> LiveProxy:
 
 
 def test_images_may_be_ignored(start: Start) -> None:
-    """Where the configuration says so the text is scored, and the number is said to be limited."""
+    """With `images: ignore` the text is scored, and the number is marked as limited."""
     proxy = start(calibrator={"images": {"ignore": True}})
     assert isinstance(proxy.scorer, WordScorer)
     for asked in (chat(of_chat()), responses(of_responses("x:")), messages(of_messages())):

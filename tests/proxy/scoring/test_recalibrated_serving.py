@@ -1,4 +1,4 @@
-"""A recalibration file in the configuration: what the proxy then says (paper N01, N05)."""
+"""A recalibration file in the configuration: what the proxy then reports (paper N01, N05)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def by_domain(
 
 
 def test_the_confidence_is_the_recalibrated_one(by_domain: ProxyProcess) -> None:
-    """Header and body carry the corrected number; the header names calibrator and correction."""
+    """Header and body have the corrected number; the header names calibrator and correction."""
     confidence, name, in_body = asked(by_domain)
     assert confidence == pytest.approx(BY_DOMAIN.apply(0.5), abs=1e-4)
     assert in_body == pytest.approx(confidence, abs=1e-4)
@@ -76,22 +76,22 @@ def test_the_confidence_is_the_recalibrated_one(by_domain: ProxyProcess) -> None
 
 
 def test_the_domain_of_a_route_has_its_own_curve(by_domain: ProxyProcess) -> None:
-    """N05: what the operator says a model is asked about picks the curve, in any case."""
+    """N05: the domain of a model's route picks the curve, in upper or lower case."""
     law, _, _ = asked(by_domain, "law-1", x_faulty="ok")
     assert law == LAW
     assert asked(by_domain, "law-1", x_faulty="ok", x_pinocchio_domain="physics")[0] == LAW
 
 
-@pytest.mark.parametrize("told", ["law", "Law", "physics", ""])
-def test_a_client_picks_no_curve(by_domain: ProxyProcess, told: str) -> None:
-    """Or any client could choose its own confidence, and with it what becomes of the reply."""
-    assert asked(by_domain, x_pinocchio_domain=told) == asked(by_domain)
+@pytest.mark.parametrize("domain", ["law", "Law", "physics", ""])
+def test_a_client_picks_no_curve(by_domain: ProxyProcess, domain: str) -> None:
+    """A domain in the request picks no curve, or clients could choose their own confidence."""
+    assert asked(by_domain, x_pinocchio_domain=domain) == asked(by_domain)
 
 
 def test_a_client_picks_a_curve_where_clients_are_trusted(
     running_upstream: FaultyUpstream, tmp_path: Path
 ) -> None:
-    """`client_domains: true`; the route's domain still stands before the client's."""
+    """With `client_domains: true` the request's domain counts, after the route's."""
     BY_DOMAIN.save(tmp_path / "recalibration.json")
     config = config_of(tmp_path, running_upstream).replace(
         "{checkpoint", "{client_domains: true, checkpoint"
@@ -105,7 +105,7 @@ def test_a_client_picks_a_curve_where_clients_are_trusted(
 def test_the_domain_of_a_team_has_its_own_curve(
     running_upstream: FaultyUpstream, tmp_path: Path
 ) -> None:
-    """It stands before that of the route; rules see it, and the record keeps it."""
+    """A team's domain counts before the route's; rules see it, and the record has it."""
     BY_DOMAIN.save(tmp_path / "recalibration.json")
     config = config_of(tmp_path, running_upstream)
     config += "keys: required\nteams: {lawyers: {domain: law}, physicists: {domain: physics}}\n"
@@ -116,8 +116,8 @@ def test_the_domain_of_a_team_has_its_own_curve(
         for team in ("lawyers", "physicists")
     }
     with ProxyProcess(tmp_path, config) as process:
-        told = {"x_pinocchio_domain": "other"}
-        assert asked(process, authorization=f"Bearer {keys['lawyers']}", **told)[0] == LAW
+        body = {"x_pinocchio_domain": "other"}
+        assert asked(process, authorization=f"Bearer {keys['lawyers']}", **body)[0] == LAW
         other = asked(process, "law-1", x_faulty="ok", authorization=f"Bearer {keys['physicists']}")
         assert other[0] == POOLED
     with closing(sqlite3.connect(tmp_path / "held.db")) as record:
@@ -132,7 +132,7 @@ def test_the_domain_of_a_team_has_its_own_curve(
 def test_curves_that_no_reply_can_get_are_told(
     running_upstream: FaultyUpstream, tmp_path: Path
 ) -> None:
-    """A recalibration by domain goes on to work, with its pooled curve, and a warning says so."""
+    """A recalibration with unused domains works with its pooled curve, and a warning says so."""
     BY_DOMAIN.save(tmp_path / "recalibration.json")
     config = config_of(tmp_path, running_upstream).replace(", domain: Law", "")
     with ProxyProcess(tmp_path, config) as process:
@@ -144,7 +144,7 @@ def test_curves_that_no_reply_can_get_are_told(
 
 
 def test_a_model_has_its_own_curve(running_upstream: FaultyUpstream, tmp_path: Path) -> None:
-    """N02: the name that the answering model gives itself picks the curve."""
+    """N02: the name that the answering model reports picks the curve."""
     BY_MODEL.save(tmp_path / "recalibration.json")
     with ProxyProcess(tmp_path, config_of(tmp_path, running_upstream)) as process:
         own, name, _ = asked(process)
@@ -164,7 +164,7 @@ def test_a_model_has_its_own_curve(running_upstream: FaultyUpstream, tmp_path: P
 def test_a_file_that_cannot_be_used_is_refused_at_start(
     content: str | None, sentence: str, running_upstream: FaultyUpstream, tmp_path: Path
 ) -> None:
-    """Nothing is served under a recalibration that is not what was fitted; `check` says so too."""
+    """A recalibration file that does not fit is refused at the start, and by `check`."""
     if content is not None:
         (tmp_path / "recalibration.json").write_text(content)
     path = tmp_path / "proxy.yaml"
@@ -179,7 +179,7 @@ def test_a_file_that_cannot_be_used_is_refused_at_start(
 def test_a_promoted_recalibration_counts_from_the_next_request_on(
     running_upstream: FaultyUpstream, tmp_path: Path
 ) -> None:
-    """Promoting and taking back need no restart; the record keeps what was corrected."""
+    """Promoting and taking back need no restart, and the record keeps the uncorrected number."""
     config = config_of(tmp_path, running_upstream)
     versions = RecalibrationVersions(tmp_path / "recalibrations")
     with ProxyProcess(tmp_path, config.replace(".json", "s/current")) as process:
@@ -213,8 +213,8 @@ default: deliver
 def test_numbers_that_know_others_take_up_theirs(
     running_upstream: FaultyUpstream, tmp_path: Path
 ) -> None:
-    """Of the calibrator that ships, while it serves: promoting one for second opinions leaves the
-    number of the reply alone as it is, and taking it back needs no restart either.
+    """With the shipped calibrator, promoting a recalibration for second opinions leaves
+    the single reply's number unchanged, and taking it back needs no restart either.
     """
     config = config_of(tmp_path, running_upstream).replace("fake:0.5", "embedded")
     config += "policies: hearing.yaml\n"
@@ -240,8 +240,8 @@ def test_numbers_that_know_others_take_up_theirs(
 def test_a_file_for_each_kind_of_numbers_is_named(
     running_upstream: FaultyUpstream, tmp_path: Path
 ) -> None:
-    """One for replies alone, one for numbers that know others, in any order; a running proxy takes
-    up a change of either, and two for one kind are refused, since only one could count.
+    """One file for single replies and one for numbers with opinions can be named, in any
+    order; a change of either is read without a restart. Two files of one kind are refused.
     """
     scorer = load_scorer("embedded")
     alone = Recalibration("platt", Platt(1.0, -1.0), labels=100, calibrator=scorer.name)
@@ -276,8 +276,8 @@ default: deliver
 def test_weights_of_signals_stand_beside_a_curve(
     running_upstream: FaultyUpstream, tmp_path: Path
 ) -> None:
-    """A reply without signals has the number of the curve, under its name; one with some has what
-    the weights make of the calibrator's own. `check` says whether signals count.
+    """A reply without signals has the curve's number and name; one with signals has the
+    number that the weights make of the calibrator's own. `check` says whether signals count.
     """
     (tmp_path / "signalled.yaml").write_text(SIGNALLED)
     config = config_of(tmp_path, running_upstream) + "policies: signalled.yaml\n"
@@ -295,14 +295,14 @@ def test_weights_of_signals_stand_beside_a_curve(
     with ProxyProcess(tmp_path, config) as process:
         assert asked(process, "likely")[1] == f"fake:0.5+{BY_MODEL.name}"
         body = question("Paris", "likely", logprobs=True)
-        told = httpx.post(f"{process.base_url}/chat/completions", json=body).json()["pinocchio"]
+        member = httpx.post(f"{process.base_url}/chat/completions", json=body).json()["pinocchio"]
     found = weights.weigh(0.5, "fake:0.5", Signals(logprobs=(-0.5, -0.5)))
     assert found is not None
-    assert (told["confidence"], told["calibrator"]) == (
+    assert (member["confidence"], member["calibrator"]) == (
         round(found.confidence, 4),
         found.calibrator,
     )
-    [piece] = told["evidence"]
+    [piece] = member["evidence"]
     assert piece["before"] == round(BY_MODEL.apply(0.5), 4)
     checked = run_cli("check", "--config", str(path)).stdout
     assert "change no number yet" not in checked
@@ -310,7 +310,7 @@ def test_weights_of_signals_stand_beside_a_curve(
 
 
 def test_the_file_is_looked_for_beside_the_configuration(tmp_path: Path) -> None:
-    """As a policy's name, it does not depend on where the proxy is started from."""
+    """A recalibration's path is relative to the configuration, like a policy's."""
     path = tmp_path / "proxy.yaml"
     path.write_text(CALIBRATOR)
     assert load_config(path).calibrator.recalibration == (tmp_path / "recalibration.json",)
@@ -324,7 +324,7 @@ def test_the_file_is_looked_for_beside_the_configuration(tmp_path: Path) -> None
 
 
 def test_nothing_cannot_be_recalibrated(tmp_path: Path) -> None:
-    """A recalibration of no calibrator is a contradiction, told with its line."""
+    """A recalibration without a calibrator is refused with its line."""
     path = tmp_path / "proxy.yaml"
     path.write_text("calibrator:\n  checkpoint: none\n  recalibration: r.json\n")
     with pytest.raises(InvalidDocumentError, match="gives no number to recalibrate"):

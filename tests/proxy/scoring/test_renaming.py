@@ -31,14 +31,14 @@ LIKE = {"gpt-6-sol": "gpt-5.6", "House": "gpt-4.1"}
     ],
 )
 def test_a_name_is_found_as_upstreams_report_it(name: str, rated_as: str) -> None:
-    """With owner, date, case or a price, but never a variant of the model."""
+    """A name is found with owner, date, case or price added, but never for another variant."""
     assert model_renamer(LIKE)(name) == rated_as
     assert model_renamer({})(name) == name
 
 
 @pytest.mark.parametrize("reported", ["gpt-6-sol", "gpt-6-sol-2026-09-01"])
 def test_the_setting_changes_what_the_calibrator_is_told(tmp_path: Path, reported: str) -> None:
-    """The reply is scored under the name that the configuration gives."""
+    """The reply is scored under the name from the configuration."""
     with AnyUpstream() as upstream:
         upstream.answer = Response(
             [json.dumps({**ANSWERS["chat"], "model": reported}).encode()], headers=JSON
@@ -53,7 +53,7 @@ def test_the_setting_changes_what_the_calibrator_is_told(tmp_path: Path, reporte
 
 
 def test_a_model_that_the_calibrator_lacks_is_rated_by_its_predecessor() -> None:
-    """`like: gpt-5.6` helps although no checkpoint knows GPT-5.6: it is rated like GPT-5.4."""
+    """`like: gpt-5.6` helps although no checkpoint knows GPT-5.6, as it is rated like GPT-5.4."""
     names = (model_renamer(LIKE)("gpt-6-sol"), "gpt-5.4")
     scores = load_scorer("embedded").score_batch([Item("Why?", "Because.", name) for name in names])
     assert scores[0].confidence == scores[1].confidence

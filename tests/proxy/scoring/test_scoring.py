@@ -1,4 +1,4 @@
-"""The proxy's hold on a scorer: every fault costs a number and has its word, none a reply."""
+"""Scoring within the proxy: every fault may cost a number, with a reason, but no reply."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def scoring_with(scorer: Scorer, **options: Any) -> AsyncIterator[Scoring]
 async def test_a_scorer_that_is_not_there_yet_is_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The log says so once, with its words, and when it is there."""
+    """A scorer that is not up yet is waited for; the log says so once, and when it is up."""
     monkeypatch.setattr("proxy.scoring.scoring.FIRST_PAUSE_S", 0.01)
     left = [UnavailableError("engine_down", "nobody listens")] * 3
 
@@ -66,7 +66,7 @@ async def test_a_scorer_that_is_not_there_yet_is_waited_for(
 
 
 async def test_one_confidence_for_each_choice() -> None:
-    """The confidences come in the order of the choices, with the scorer's name known."""
+    """The confidences come in the order of the choices, with the scorer's name."""
     async with scoring_with(WordScorer()) as scoring:
         found = await scoring.score(ScoreRequest(asked, choices("p=0.1", "p=0.9 truncated"), "gpt"))
         assert scoring.name == "words@1"
@@ -79,7 +79,7 @@ async def test_one_confidence_for_each_choice() -> None:
 
 
 async def test_the_scorer_gets_text() -> None:
-    """Question, answer and the answering model's name are what the scorer sees."""
+    """The scorer gets question, answer and the answering model's name."""
     scorer = WordScorer()
     async with scoring_with(scorer) as scoring:
         await scoring.score(ScoreRequest(asked, choices("p=0.1"), "gpt"))
@@ -87,7 +87,7 @@ async def test_the_scorer_gets_text() -> None:
 
 
 async def test_the_event_loop_is_not_blocked() -> None:
-    """While the scorer computes, the event loop goes on."""
+    """While the scorer computes, the event loop runs."""
     scorer = SlowScorer()
     async with scoring_with(scorer) as scoring:
         waiting = asyncio.create_task(scoring.score(ScoreRequest(asked, choices("p=0.1"), "gpt")))
@@ -99,7 +99,7 @@ async def test_the_event_loop_is_not_blocked() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="priorities of threads are Linux's")
 async def test_the_event_loop_goes_first() -> None:
-    """Where both share a core the scorer's thread waits for the event loop's, not the reverse."""
+    """On a shared core the scorer's thread gives way to the event loop's."""
 
     def priority_of(thread: threading.Thread) -> int:
         assert thread.native_id is not None
@@ -114,7 +114,7 @@ async def test_the_event_loop_goes_first() -> None:
 
 
 async def test_the_deadline() -> None:
-    """What is not scored after `timeout_s` is a timeout, and nobody waits longer."""
+    """An item without a score after `timeout_s` is a timeout, and nobody waits longer."""
     scorer = SlowScorer()
     async with scoring_with(scorer, timeout_s=0.05) as scoring:
         started = time.perf_counter()
@@ -141,7 +141,7 @@ async def test_what_nobody_waits_for_is_not_scored() -> None:
 
 
 async def test_a_full_queue() -> None:
-    """What the queue cannot take is refused as a whole, at once."""
+    """Items that do not all fit into the queue are all refused at once."""
     async with scoring_with(WordScorer(), max_queue=2) as scoring:
         assert (
             await scoring.score(ScoreRequest(asked, choices("a", "b", "c"), "gpt"))
@@ -174,7 +174,7 @@ async def test_one_bad_answer_does_not_take_others_along() -> None:
     ],
 )
 async def test_questions_that_cannot_be_read(error: Exception, expected: Confidence) -> None:
-    """Whatever reading the question raises becomes a status; nothing is raised."""
+    """Whatever reading the question raises becomes a status."""
 
     def unreadable() -> str:
         raise error
@@ -184,7 +184,7 @@ async def test_questions_that_cannot_be_read(error: Exception, expected: Confide
 
 
 async def test_answers_that_cannot_be_read() -> None:
-    """An answer of an unknown shape becomes a status; nothing is raised."""
+    """An answer of an unknown shape becomes a status."""
     async with scoring_with(WordScorer()) as scoring:
         for content in (5, {"a": 1}, [5], True):
             [found] = await scoring.score(
@@ -194,7 +194,7 @@ async def test_answers_that_cannot_be_read() -> None:
 
 
 async def test_before_the_scorer_is_there() -> None:
-    """While the scorer loads, everything is `loading` and nothing waits."""
+    """While the scorer loads everything has the status `loading` and nothing waits."""
     is_loaded = threading.Event()
 
     def load() -> Scorer:
@@ -236,7 +236,7 @@ class Unusable(WordScorer):
 
 
 async def test_without_a_scorer() -> None:
-    """Where none is configured, everything is skipped and nothing is waited for."""
+    """Without a configured scorer everything is skipped and nothing waits."""
     scoring = Scoring(None)
     scoring.start()
     assert scoring.is_ready
@@ -247,7 +247,7 @@ async def test_without_a_scorer() -> None:
 
 
 async def test_closing_while_something_waits() -> None:
-    """Who waits while the proxy stops gets a status, not an exception."""
+    """An item that waits while the proxy stops gets a status and no exception."""
     scorer = SlowScorer()
     async with scoring_with(scorer) as scoring:
         first = asyncio.create_task(scoring.score(ScoreRequest(asked, choices("first"), "gpt")))

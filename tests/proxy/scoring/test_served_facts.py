@@ -1,4 +1,4 @@
-"""`calibrator.facts`: replies are held against names and texts that an operator provides."""
+"""`calibrator.facts`: replies are compared with names and texts that an operator provides."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def config_of(folder: Path, upstream: FaultyUpstream, more: str = "") -> str:
 
 
 def ask(base_url: str, answer: str) -> httpx.Response:
-    """Ask for the lamp's price; the upstream says the answer."""
+    """Ask for the lamp's price; upstream answers with this answer."""
     body = question(ASKED, f"say {answer}")
     return httpx.post(f"{base_url}/chat/completions", json=body, timeout=60, trust_env=False)
 
 
 def test_a_scorer_gets_the_facts_that_a_reply_is_about(start_proxy: StartProxy) -> None:
-    """And no others; where none fits, the reply has none."""
+    """The scorer gets only the facts that a reply is about; where none fits, it gets none."""
     scorer = WordScorer()
     proxy = start_proxy(scorer=scorer, calibrator={"facts": str(COMPANY)})
     ask(proxy.base_url, RIGHT)
@@ -50,8 +50,8 @@ def test_a_scorer_gets_the_facts_that_a_reply_is_about(start_proxy: StartProxy) 
 def test_a_changed_file_is_read_again_and_a_broken_one_is_refused(
     tmp_path: Path, running_upstream: FaultyUpstream
 ) -> None:
-    """The basis is `facts`; another price in the file turns the numbers round; a mistake in it is
-    told with its line, and what held before still does.
+    """A change of the file is read: another price reverses the numbers, whose basis is
+    `facts`. A mistake is reported with its line, and the earlier facts still count.
     """
     shutil.copy(COMPANY, path := tmp_path / "company.jsonl")
     with ProxyProcess(tmp_path, config_of(tmp_path, running_upstream)) as process:
@@ -83,7 +83,7 @@ def test_a_changed_file_is_read_again_and_a_broken_one_is_refused(
 def test_check_says_what_is_wrong_with_the_file(
     tmp_path: Path, running_upstream: FaultyUpstream
 ) -> None:
-    """With the line of proxy.yaml that names it, and its own; a good one is counted."""
+    """`check` reports a mistake with both files' lines, or counts the facts."""
     path, facts = tmp_path / "proxy.yaml", tmp_path / "company.jsonl"
     path.write_text(config_of(tmp_path, running_upstream))
     done = run_cli("check", "--config", str(path))
@@ -106,7 +106,7 @@ def test_check_says_what_is_wrong_with_the_file(
     ],
 )
 def test_who_reads_no_facts_is_given_none(tmp_path: Path, section: str, sentence: str) -> None:
-    """The setting is refused where it would do nothing."""
+    """`facts` is refused for a calibrator that reads none."""
     path = tmp_path / "proxy.yaml"
     path.write_text(f"calibrator: {section}\n")
     done = run_cli("check", "--config", str(path))
@@ -114,7 +114,7 @@ def test_who_reads_no_facts_is_given_none(tmp_path: Path, section: str, sentence
 
 
 def test_a_scoring_server_leaves_the_file_to_the_proxies(tmp_path: Path) -> None:
-    """They send it the facts that a reply is about."""
+    """With a scoring server the proxies read the file and send the facts of each reply."""
     path = tmp_path / "proxy.yaml"
     path.write_text("calibrator: {checkpoint: 'fake:0.5', facts: company.jsonl}\n")
     done = run_cli("serve", "--scorer-only", "--config", str(path))
@@ -123,7 +123,7 @@ def test_a_scoring_server_leaves_the_file_to_the_proxies(tmp_path: Path) -> None
 
 
 def test_the_file_is_looked_for_beside_the_configuration(tmp_path: Path) -> None:
-    """As a recalibration is; an empty name is none."""
+    """The file's path is relative to the configuration; an empty name means none."""
     path = tmp_path / "proxy.yaml"
     path.write_text("calibrator: {facts: company.jsonl}\n")
     assert load_config(path).calibrator.facts == tmp_path / "company.jsonl"
@@ -132,7 +132,7 @@ def test_the_file_is_looked_for_beside_the_configuration(tmp_path: Path) -> None
 
 
 def test_rows_are_held_against_the_facts_too(tmp_path: Path) -> None:
-    """`pinocchio score --facts` as the example says: wrong replies lose, others stay."""
+    """`pinocchio score --facts` lowers wrong replies as in the example and leaves the others."""
     folder, scores = COMPANY.parent, {}
     for name, options in (("with", ["--facts", str(COMPANY)]), ("without", [])):
         output = tmp_path / f"{name}.jsonl"

@@ -84,15 +84,15 @@ def told(member: dict[str, Any]) -> list[Any]:
 @contextmanager
 def both(first: Scorer, second: Scorer, **options: Any) -> Iterator[WithStandIn]:
     """Yield a calibrator with its stand-in, each corrected by a curve of its own."""
-    its, curves = Scoring(lambda: first, **options), Recalibrations(OTHERS_CURVE)
+    scoring, curves = Scoring(lambda: first, **options), Recalibrations(OTHERS_CURVE)
     instead = Scoring(lambda: second)
-    for each in (its, instead):
+    for each in (scoring, instead):
         each.start()
         until(lambda each=each: each.is_ready)
     yield WithStandIn(
-        RecalibratedScores(its, curves), RecalibratedScores(instead, Recalibrations(CURVE))
+        RecalibratedScores(scoring, curves), RecalibratedScores(instead, Recalibrations(CURVE))
     )
-    for each in (its, instead):
+    for each in (scoring, instead):
         each.close()
 
 
@@ -109,7 +109,7 @@ class Some(WordScorer):
 
 
 async def test_choices_that_are_compared_have_one_calibrator() -> None:
-    """Where one of them has no number, all get the stand-in's, with its curve and no other's."""
+    """If one of several choices has no number, all get the stand-in's, with only its curve."""
     with both(Some(), FakeScorer(0.7)) as scores:
         fine = await scores.score(ScoreRequest(asked, choices("p=0.1", "p=0.2"), "m"))
         mixed = await scores.score(ScoreRequest(asked, choices("p=0.1", "bad"), "m"))
@@ -120,7 +120,7 @@ async def test_choices_that_are_compared_have_one_calibrator() -> None:
 
 
 async def test_what_cannot_be_read_stays_without_a_number() -> None:
-    """That is not for want of time, and a stand-in is no way around it."""
+    """An answer that cannot be read stays without a number: no stand-in scores it."""
     with both(Some(), FakeScorer(0.7)) as scores:
         found = await scores.score(ScoreRequest(asked, choices("odd", "bad"), "m"))
     assert [(each.value, each.status) for each in found] == [
@@ -130,7 +130,7 @@ async def test_what_cannot_be_read_stays_without_a_number() -> None:
 
 
 async def test_without_any_number_the_first_word_holds() -> None:
-    """A stand-in that fails too leaves the reason why there was need of it."""
+    """Where the stand-in fails too, the status is the calibrator's own."""
     with both(SlowScorer(), FailingScorer(), timeout_s=0.05) as scores:
         [found] = await scores.score(ScoreRequest(asked, choices("p=0.1"), "m"))
     assert (found.value, found.status, found.reason) == (None, Status.TIMEOUT, "deadline")
@@ -138,7 +138,7 @@ async def test_without_any_number_the_first_word_holds() -> None:
 
 
 async def test_whoever_scored_hears_what_others_say() -> None:
-    """A number is moved by the calibrator that gave it: another one's would mean something else."""
+    """Other opinions move a number by the calibrator that gave it."""
     others = [OtherAnswer({"role": "assistant", "content": "blue"}, "other")]
     with both(FailingScorer(), HearingScorer()) as scores:
         found = await scores.score(ScoreRequest(asked, choices("blue p=0.5"), "m"))
@@ -152,8 +152,8 @@ async def test_whoever_scored_hears_what_others_say() -> None:
 
 
 def test_an_overloaded_scoring_server(upstream: FaultyUpstream, tmp_path: Path) -> None:
-    """The embedded calibrator scores what a busy server turns away or answers too late: header,
-    member, record, figures and log say who scored and why. Then the server's numbers again.
+    """The embedded calibrator scores what a busy server refuses or answers too late; header,
+    member, record, figures and log say who scored and why. Later the server's numbers return.
     """
     scorer, embedded = SlowScorer(), version_of("embedded")
     scorer.proceed.set()
@@ -203,8 +203,8 @@ def test_an_overloaded_scoring_server(upstream: FaultyUpstream, tmp_path: Path) 
 def test_a_certificate_is_for_the_calibrator_that_scored(
     upstream: FaultyUpstream, tmp_path: Path
 ) -> None:
-    """A rule with `max_error` lets the calibrator's own numbers through, and a stand-in's never:
-    however sure, nobody certified them.
+    """A rule with `max_error` applies to the calibrator's own
+    numbers and never to a stand-in's, since those are not certified.
     """
     rows = [LabelledScore(str(n), 0.9 if n % 2 else 0.2, bool(n % 2)) for n in range(600)]
     grant = certify(rows, 0.1, 0.9).grant("words@1", Scope())
@@ -232,8 +232,8 @@ def test_a_certificate_is_for_the_calibrator_that_scored(
 
 
 def test_the_least_sure_are_found_among_numbers_of_one_calibrator(start_proxy: StartProxy) -> None:
-    """`lowest_share` compares a stand-in's numbers with its own: those of another calibrator are no
-    measure, and too few are none.
+    """`lowest_share` compares a stand-in's numbers only with earlier
+    ones of the stand-in, and with none while they are too few.
     """
     scorer = SlowScorer()
     scorer.proceed.set()
@@ -254,7 +254,7 @@ def test_the_least_sure_are_found_among_numbers_of_one_calibrator(start_proxy: S
 
 
 def test_a_late_stream_is_scored_by_the_stand_in(start_proxy: StartProxy) -> None:
-    """The stream ends in time, without a number; what comes after it says who scored."""
+    """A stream ends in time without a number; its later outcome names the stand-in."""
     scorer = SlowScorer()
     proxy = start_proxy(
         scorer=scorer,
@@ -290,7 +290,7 @@ calibrator:
 def test_a_new_curve_of_the_stand_in_needs_no_restart(
     upstream: FaultyUpstream, tmp_path: Path
 ) -> None:
-    """As one of the calibrator's; its file lies beside the configuration."""
+    """A new curve of the stand-in, beside the configuration, counts without a restart."""
     CURVE.save(tmp_path / "curve.json")
     scorer = SlowScorer()
     with live_scoring_server(scorer) as server:
@@ -311,7 +311,7 @@ def test_a_new_curve_of_the_stand_in_needs_no_restart(
 
 
 @pytest.mark.parametrize(
-    ("section", "said"),
+    ("section", "message"),
     [
         ("checkpoint: embedded\n  stand_in: embedded", "stand_in is the calibrator itself"),
         ("checkpoint: none\n  stand_in: embedded", "'checkpoint: none' is never late or busy"),
@@ -324,19 +324,19 @@ def test_a_new_curve_of_the_stand_in_needs_no_restart(
         ),
     ],
 )
-def test_what_could_not_stand_in_is_refused(tmp_path: Path, section: str, said: str) -> None:
-    """With the line, at `pinocchio check` and at the start."""
+def test_what_could_not_stand_in_is_refused(tmp_path: Path, section: str, message: str) -> None:
+    """A stand-in that cannot work is refused with its line, by `check` and at the start."""
     OTHERS_CURVE.save(tmp_path / "curve.json")
     path = tmp_path / "proxy.yaml"
     path.write_text(f"calibrator:\n  {section}\n")
     done = run_cli("check", "--config", str(path), cwd=tmp_path)
     assert done.returncode == 2
     assert "proxy.yaml:" in done.stderr, done.stderr
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 def test_a_scoring_server_has_no_stand_in() -> None:
-    """It is for those who ask it: they hear that it has no time."""
+    """A scoring server has no stand-in: the proxies that ask it have theirs."""
     config = Config.model_validate({"calibrator": {"checkpoint": "fake:0.5", "stand_in": "fake:1"}})
     with pytest.raises(StartupError, match="stand_in is for the proxies"):
         check_scoring_server(config, "127.0.0.1")

@@ -8,7 +8,7 @@ from proxy.scoring.waits import Deadlines
 
 
 async def test_each_is_called_after_its_time_and_in_order() -> None:
-    """What was added later is called later, and nothing before `after_s`."""
+    """Calls happen in the order in which they were added, and none before `after_s`."""
     deadlines, called = Deadlines(0.05), list[tuple[str, float]]()
     loop = asyncio.get_running_loop()
     began = loop.time()
@@ -25,7 +25,7 @@ async def test_each_is_called_after_its_time_and_in_order() -> None:
 
 
 async def test_an_idle_queue_starts_again() -> None:
-    """After all calls were made, the next one is made too."""
+    """After the queue was empty, the next call happens as well."""
     deadlines = Deadlines(0.01)
     for _ in range(3):
         done = asyncio.Event()
@@ -34,7 +34,7 @@ async def test_an_idle_queue_starts_again() -> None:
 
 
 def test_another_event_loop_begins_anew() -> None:
-    """What an event loop that is gone was to call is forgotten; a new loop's calls are made."""
+    """Calls of an event loop that is closed are forgotten, and a new loop's calls happen."""
     deadlines, called = Deadlines(0.01), list[str]()
 
     async def add(name: str, wait_s: float) -> None:

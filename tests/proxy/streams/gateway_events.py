@@ -30,7 +30,7 @@ TEXT = "The capital of France is Paris. p=0.9"
 
 
 def sse(*events: Json | str, named: bool = False) -> bytes:
-    """Return the bytes of events: objects, optionally named by their type, or data as it is."""
+    """Return the bytes of events: objects, optionally named by their type, or raw data."""
     lines = []
     for each in events:
         if isinstance(each, dict) and named and "type" in each:

@@ -1,4 +1,4 @@
-"""`buffer_tools`: text goes through live, tool calls wait until a policy has decided on them."""
+"""`buffer_tools`: text is live, tool calls wait until a policy has decided on them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def blocking(start: StartProxy) -> LiveProxy:
 def test_text_is_live_and_no_byte_of_a_call_is(
     blocking: LiveProxy, upstream: ScriptedUpstream, path: str
 ) -> None:
-    """While a call is still being streamed its text is out and nothing of it; then all of it is."""
+    """While a call is streamed its text is out and none of its bytes are; then all of them are."""
     _, events, before, word = CALLING[path]
     upstream.steps = [*events[: before + 2], Wait(), *events[before + 2 :]]
     with RawStream(blocking.port, calling_body(path), path) as stream:
@@ -126,7 +126,7 @@ DELIVERED: dict[str, tuple[list[Any], int]] = {  # events, and how many of them 
 def test_what_is_delivered_is_upstreams(
     start: StartProxy, upstream: ScriptedUpstream, name: str
 ) -> None:
-    """A call that is sure enough arrives byte for byte, with the member on its finish chunk."""
+    """A sure call arrives byte for byte, with the member on its finish chunk."""
     upstream.steps, finishes = DELIVERED[name]
     if name == "a call and its finish in one":
         proxy = start(policy=call_policy("block", when="tools: [no_such_tool]"))
@@ -143,15 +143,17 @@ def test_what_is_delivered_is_upstreams(
 
 
 def test_logprobs_beside_calls(blocking: LiveProxy, upstream: ScriptedUpstream) -> None:
-    """The logprobs of text and of what follows a call arrive as they came."""
-    told = chunk({"content": "x"}).replace(b'"logprobs": null', json.dumps(LOGPROBS)[1:-1].encode())
-    assert b"-1e-05" in told
-    upstream.steps = [*TEXT, told, *email("0.9"), told, CALLS, DONE]
+    """Log-probabilities of text, and of what follows a call, arrive unchanged."""
+    event = chunk({"content": "x"}).replace(
+        b'"logprobs": null', json.dumps(LOGPROBS)[1:-1].encode()
+    )
+    assert b"-1e-05" in event
+    upstream.steps = [*TEXT, event, *email("0.9"), event, CALLS, DONE]
     assert without_members(bytes(streamed(blocking).seen)) == (upstream.said, 1)
 
 
 def test_shadow_mode_waits_for_nothing(start: StartProxy, upstream: ScriptedUpstream) -> None:
-    """In shadow mode calls go through as they come, and the member says what would have been."""
+    """In shadow mode calls are live, and the member says what would have happened."""
     proxy = start(policy=call_policy("block", more="mode: shadow"))
     upstream.steps = [*UNSURE[:-2], Wait(), *UNSURE[-2:]]
     with RawStream(proxy.port, asked()) as stream:
@@ -164,7 +166,7 @@ def test_shadow_mode_waits_for_nothing(start: StartProxy, upstream: ScriptedUpst
 
 
 def test_without_a_call_nothing_waits(start: StartProxy, upstream: ScriptedUpstream) -> None:
-    """A stream of text alone is passed through: a late score is pending there and found later."""
+    """A stream of text alone is live: a late score is pending there and found later."""
     scorer = SlowScorer("slow@text")
     proxy = start(policy=call_policy("block"), scorer=scorer, limits={"stream_wait_ms": 20})
     upstream.steps = [*text("p=0.1"), finish(), DONE]
@@ -172,8 +174,8 @@ def test_without_a_call_nothing_waits(start: StartProxy, upstream: ScriptedUpstr
     [member] = members_in(bytes(got.seen))
     assert (member["status"], member["reason"]) == ("pending", "late")
     scorer.proceed.set()
-    told = result(proxy, got.fields["x-pinocchio-request-id"])
-    assert (told["status"], told["confidence"], told["action"]) == ("scored", 0.1, "deliver")
+    later = result(proxy, got.fields["x-pinocchio-request-id"])
+    assert (later["status"], later["confidence"], later["action"]) == ("scored", 0.1, "deliver")
 
 
 # Not delivered
@@ -191,15 +193,15 @@ def test_without_a_call_nothing_waits(start: StartProxy, upstream: ScriptedUpstr
 def test_an_error_event_stands_for_the_call(
     start: StartProxy, upstream: ScriptedUpstream, then: str, code: str, action: str, end: bytes
 ) -> None:
-    """A held or blocked call is an error event behind the text; no [DONE], nothing of the call."""
+    """A held or blocked call is an error event after the text, without [DONE] or the call."""
     proxy = start(policy=call_policy(then))
     upstream.steps = [*UNSURE[:-1], end] if end else UNSURE[:-1]
     got = streamed(proxy)
-    told = bytes(got.seen).removeprefix(SEEN)
-    [error] = data_in(told)
-    assert told.startswith(b'data: {"error"')
+    rest = bytes(got.seen).removeprefix(SEEN)
+    [error] = data_in(rest)
+    assert rest.startswith(b'data: {"error"')
     assert (error["error"]["code"], got.is_whole) == (code, True)
-    assert b"[DONE]" not in told
+    assert b"[DONE]" not in rest
     assert has_no_call(bytes(got.seen))
     id = got.fields["x-pinocchio-request-id"]
     row, later = recorded(proxy, id), result(proxy, id)
@@ -210,7 +212,7 @@ def test_an_error_event_stands_for_the_call(
 
 
 def test_a_held_call_is_stored_whole(start: StartProxy, upstream: ScriptedUpstream) -> None:
-    """What a reviewer sees, and a client fetches after the release, is text and call."""
+    """A reviewer sees, and a client fetches after the release, both text and call."""
     proxy = start(policy=call_policy("hold"))
     upstream.steps = UNSURE
     got = streamed(proxy)
@@ -227,7 +229,7 @@ def test_a_held_call_is_stored_whole(start: StartProxy, upstream: ScriptedUpstre
 
 
 @pytest.mark.parametrize(
-    ("then", "said", "reason"),
+    ("then", "text", "reason"),
     [
         ("{hold: {reply: placeholder}}", "held for review", "content_filter"),
         ("{hold: {reply: refusal}}", "Not done: send_email.", "stop"),
@@ -235,9 +237,9 @@ def test_a_held_call_is_stored_whole(start: StartProxy, upstream: ScriptedUpstre
     ],
 )
 def test_words_stand_for_the_call(
-    start: StartProxy, upstream: ScriptedUpstream, then: str, said: str, reason: str
+    start: StartProxy, upstream: ScriptedUpstream, then: str, text: str, reason: str
 ) -> None:
-    """What replaces a call goes on where the text stopped; official clients add it up."""
+    """What replaces a call continues the text; official clients join both."""
     proxy = start(policy=call_policy(then))
     upstream.steps = [*UNSURE[:-1], USAGE, DONE]
     got = streamed(proxy, asked(stream_options={"include_usage": True}))
@@ -250,12 +252,12 @@ def test_words_stand_for_the_call(
     assert events_in(body)[-1]["usage"]["total_tokens"] == 7
     choice = only_choice(accumulated(proxy))
     assert choice.message.content.startswith("Let me look. ")
-    assert said in choice.message.content
+    assert text in choice.message.content
     assert (choice.finish_reason, choice.message.tool_calls) == (reason, None)
 
 
 def test_a_role_that_was_withheld_is_told(start: StartProxy, upstream: ScriptedUpstream) -> None:
-    """Where a stream begins with the call, what replaces it begins with the role."""
+    """Where a stream begins with the call, its replacement begins with the role."""
     proxy = start(policy=call_policy("{clarify: {text: Which Ann}}"))
     opening = call("f", '{"a": "p=0.1"}', opening={"role": "assistant", "content": None})
     upstream.steps = [*opening, CALLS, DONE]
@@ -266,7 +268,7 @@ def test_a_role_that_was_withheld_is_told(start: StartProxy, upstream: ScriptedU
 def test_nothing_of_upstreams_follows_what_replaces_a_call(
     start: StartProxy, upstream: ScriptedUpstream
 ) -> None:
-    """Where upstream's last line is open, it is not told a second time behind the words of ours."""
+    """Upstream's unfinished last line is not repeated after the replacement."""
     proxy = start(policy=call_policy("{clarify: {text: Which Ann}}"))
     upstream.steps = [*UNSURE[:-1], b"data: [DONE]"]
     body = bytes(streamed(proxy).seen)
@@ -274,7 +276,7 @@ def test_nothing_of_upstreams_follows_what_replaces_a_call(
     assert body.count(b"[DONE]") == 1
 
 
-# Escalated
+# Escalation
 
 
 def escalating(start: StartProxy, keep: str = "best") -> LiveProxy:
@@ -282,7 +284,7 @@ def escalating(start: StartProxy, keep: str = "best") -> LiveProxy:
 
 
 def test_an_escalation_that_keeps_the_call(start: StartProxy, upstream: ScriptedUpstream) -> None:
-    """Where the first answer stays the surer one, the bytes are upstream's."""
+    """Where the first answer is surer than the other model's, the bytes are upstream's."""
     proxy = escalating(start)
     upstream.steps = UNSURE
     upstream.by_model = {"strong": [*text("p=0.05"), finish(), DONE]}
@@ -294,7 +296,7 @@ def test_an_escalation_that_keeps_the_call(start: StartProxy, upstream: Scripted
 
 
 def test_an_escalation_to_other_calls(start: StartProxy, upstream: ScriptedUpstream) -> None:
-    """Another model's text and calls follow on the text that is out; clients add them up."""
+    """Another model's text and calls follow the text sent already; clients join them."""
     proxy = escalating(start)
     upstream.steps = UNSURE
     other = [*call("look_up", '{"who":', '"p=0.8"}'), *call("wait", "{}", number=1)]
@@ -314,7 +316,7 @@ def test_an_escalation_to_other_calls(start: StartProxy, upstream: ScriptedUpstr
 
 
 def test_an_escalation_that_fails(start: StartProxy, upstream: ScriptedUpstream) -> None:
-    """Where the other model breaks off, the first answer is what there is."""
+    """Where the other model breaks off, the first answer is decided on."""
     proxy = escalating(start, keep="last")
     upstream.steps = UNSURE
     upstream.by_model = {"strong": [*TEXT, Cut()]}
@@ -337,28 +339,28 @@ def test_parallel_calls_are_judged_together(start: StartProxy, upstream: Scripte
 
 
 def test_a_choice_that_has_finished_stays_so(start: StartProxy, upstream: ScriptedUpstream) -> None:
-    """With n > 1 only the choices that were withheld are replaced, each of them finished once."""
+    """With n > 1 only choices that were withheld are replaced, each finished once."""
     proxy = start(policy=call_policy("{clarify: {text: Which Ann}}"))
     two = call("f", '{"a": "p=0.1"}', index=1, opening={"role": "assistant"})
     ends = [finish("tool_calls", index=1), finish(index=2), DONE]
     upstream.steps = [*text("p=0.9"), finish(), *text("half", index=2), *two, *ends]
     body = bytes(streamed(proxy, asked(n=3)).seen)
-    told: dict[int, str] = {}
+    texts: dict[int, str] = {}
     ended: list[int] = []
     for event in events_in(body):
         for choice in event["choices"]:
             assert choice["index"] not in ended
-            told[choice["index"]] = told.get(choice["index"], "") + (
+            texts[choice["index"]] = texts.get(choice["index"], "") + (
                 choice["delta"].get("content") or ""
             )
             ended += [choice["index"]] if choice["finish_reason"] else []
-    assert told == {0: "p=0.9", 1: "Which Ann", 2: "halfWhich Ann"}
+    assert texts == {0: "p=0.9", 1: "Which Ann", 2: "halfWhich Ann"}
     assert sorted(ended) == [0, 1, 2]
     assert [m["action"] for m in members_in(body)] == ["deliver", "clarify"]
 
 
 def test_a_placeholder_finishes_every_choice(start: StartProxy, upstream: ScriptedUpstream) -> None:
-    """One placeholder stands for all choices that were withheld."""
+    """One placeholder replaces all choices that were withheld."""
     proxy = start(policy=call_policy("{hold: {reply: placeholder}}"))
     both = [*call("f", '{"a": "p=0.1"}'), *call("g", "{}", index=1)]
     upstream.steps = [*text("a"), *text("b", index=1), *both, CALLS, finish(index=1), DONE]

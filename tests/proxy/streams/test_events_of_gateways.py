@@ -1,4 +1,4 @@
-"""What gateways and servers send beside an answer passes every policy as it came.
+"""Events that gateways and servers send beside an answer pass every policy unchanged.
 
 Unknown events, the end signs of other APIs, errors with null members or with status 200, text in
 `message`: the official clients read all of these streams, so they are scored and relayed.
@@ -137,7 +137,7 @@ def upstream() -> Iterator[AnyUpstream]:
 def proxy(
     request: pytest.FixtureRequest, upstream: AnyUpstream, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LiveProxy]:
-    """Yield a proxy that observes, gates calls, or decides on everything before it is sent."""
+    """Yield a proxy that observes, holds calls, or decides on everything before it is sent."""
     policy = {"observe": OBSERVE, "calls": CALLS, "buffered": BUFFERED}[request.param]
     folder = tmp_path_factory.mktemp(request.param)
     proxy = LiveProxy(upstream.base_url, folder, policy=policy, upstream={"speaks": "both"})
@@ -169,7 +169,7 @@ def gating(upstream: AnyUpstream, tmp_path_factory: pytest.TempPathFactory) -> I
 def test_what_clients_pass_over_costs_no_number(
     proxy: LiveProxy, upstream: AnyUpstream, name: str
 ) -> None:
-    """The stream arrives as it was sent, but for the member, and its text has its number."""
+    """The stream arrives unchanged except for the member, and its text has its number."""
     surface, stream = SCORED_STREAMS[name]
     upstream.answer = Response([stream], headers=EVENTS)
     got = asked(proxy, surface, is_stream=True)
@@ -198,7 +198,7 @@ UNREAD_STREAMS = {
 def test_text_that_was_not_read_has_no_number(
     observing: LiveProxy, upstream: AnyUpstream, name: str
 ) -> None:
-    """The number of the rest would be taken for that of the whole reply."""
+    """A reply has no number where a part of its text was not read."""
     surface, stream = UNREAD_STREAMS[name]
     upstream.answer = Response([stream], headers=EVENTS)
     got = asked(observing, surface, is_stream=True)
@@ -241,7 +241,7 @@ ERROR_STREAMS = {
 def test_error_events_arrive_byte_for_byte(
     proxy: LiveProxy, upstream: AnyUpstream, name: str
 ) -> None:
-    """Members that are null stay null: clients look at their types."""
+    """Members that are null stay null, since clients look at their types."""
     surface, stream = ERROR_STREAMS[name]
     upstream.answer = Response([stream], headers=EVENTS)
     got = asked(proxy, surface, is_stream=True)
@@ -288,31 +288,31 @@ ERRORS: dict[str, tuple[str, Json]] = {
 def test_an_error_with_status_200_keeps_upstreams_words(
     proxy: LiveProxy, upstream: AnyUpstream, name: str, is_stream: bool
 ) -> None:
-    """Whole or in answer to a stream, the client gets what upstream said, and no number."""
-    surface, told = ERRORS[name]
-    upstream.answer = Response([json.dumps(told).encode()], headers=JSON)
+    """Whole or in reply to a stream, the client gets upstream's error, and no number."""
+    surface, error = ERRORS[name]
+    upstream.answer = Response([json.dumps(error).encode()], headers=JSON)
     got = asked(proxy, surface, is_stream=is_stream)
     assert got.status_code == 200, got.text
-    assert got.json() == told
+    assert got.json() == error
     assert "x-pinocchio-confidence" not in got.headers
 
 
 def test_an_error_with_status_200_brings_no_call_along(
     gating: LiveProxy, upstream: AnyUpstream
 ) -> None:
-    """What may be a part of an answer is left out where a policy decides."""
+    """Where a policy decides, what may be part of an answer is left out of the error."""
     call = {"id": "t", "type": "function", "function": {"name": "send", "arguments": "{}"}}
-    told = {"error": {"message": "quota"}, "tool_calls": [call], "output": [call]}
-    upstream.answer = Response([json.dumps(told).encode()], headers=JSON)
+    error = {"error": {"message": "quota"}, "tool_calls": [call], "output": [call]}
+    upstream.answer = Response([json.dumps(error).encode()], headers=JSON)
     assert asked(gating, "chat", is_stream=False).json() == {"error": {"message": "quota"}}
 
 
 def test_an_error_that_may_hold_text_keeps_its_nulls(
     gating: LiveProxy, upstream: AnyUpstream
 ) -> None:
-    """Where something of it is left out, the other members stay what their type says."""
-    told = {**CHUNK_ERROR, "partial_answer": "xylophone"}
-    upstream.answer = Response([sse({"error": told, "choices": [1]})], headers=EVENTS)
+    """Where a part of an error is left out, its other members keep their types."""
+    error = {**CHUNK_ERROR, "partial_answer": "xylophone"}
+    upstream.answer = Response([sse({"error": error, "choices": [1]})], headers=EVENTS)
     got = asked(gating, "chat", is_stream=True).text
     assert json.loads(got.removeprefix("data: ")) == {"error": CHUNK_ERROR}
 
@@ -320,22 +320,22 @@ def test_an_error_that_may_hold_text_keeps_its_nulls(
 def test_a_choice_with_text_beside_an_error_is_decided_on(
     gating: LiveProxy, upstream: AnyUpstream
 ) -> None:
-    """Only a choice that says nothing is the error alone."""
+    """A choice with text is decided on; only a choice without any is treated as the error alone."""
     call = {"id": "t", "type": "function", "function": {"name": "send", "arguments": "{}"}}
     message = {"role": "assistant", "content": None, "tool_calls": [call]}
     choice = {"index": 0, "message": message, "finish_reason": "error", "error": PROVIDER}
-    told = {"id": "c", "choices": [choice], "error": PROVIDER}
-    upstream.answer = Response([json.dumps(told).encode()], headers=JSON)
+    body = {"id": "c", "choices": [choice], "error": PROVIDER}
+    upstream.answer = Response([json.dumps(body).encode()], headers=JSON)
     assert asked(gating, "chat", is_stream=False).json()["error"]["code"] == "held_for_review"
 
 
 def test_a_text_in_place_of_a_choices_error_is_no_error(
     observing: LiveProxy, gating: LiveProxy, upstream: AnyUpstream
 ) -> None:
-    """A gateway's error is an object; a bare text there may be the answer, so it is decided on."""
+    """A bare text in place of a choice's error may be the answer, so it is decided on."""
     choice = {"index": 0, "message": {"role": "assistant", "content": None}, "error": "xylophone"}
-    told = {"id": "c", "choices": [{**choice, "finish_reason": "stop"}]}
-    upstream.answer = Response([json.dumps(told).encode()], headers=JSON)
+    body = {"id": "c", "choices": [{**choice, "finish_reason": "stop"}]}
+    upstream.answer = Response([json.dumps(body).encode()], headers=JSON)
     for proxy in (observing, gating):
         got = asked(proxy, "chat", is_stream=False)
         assert got.headers["x-pinocchio-confidence-status"] == "scored"
@@ -355,8 +355,8 @@ def test_a_text_in_place_of_a_choices_error_is_no_error(
 def test_unknown_events_that_could_hold_a_part_count_as_a_call(
     gating: LiveProxy, upstream: AnyUpstream, surface: str, event: Json
 ) -> None:
-    """Named or built like a call, or with a member in which one grows: not delivered by a rule on
-    calls, as before.
+    """An event that is named or built like a call, or has a member
+    that could grow one, is not delivered by a rule on calls.
     """
     events = MESSAGE_EVENTS if surface == "messages" else [CREATED, DONE_ITEM]
     end = STOP if surface == "messages" else COMPLETED
@@ -369,7 +369,7 @@ def test_unknown_events_that_could_hold_a_part_count_as_a_call(
 
 
 def test_a_call_behind_the_end_sign_is_seen(gating: LiveProxy, upstream: AnyUpstream) -> None:
-    """Anthropic's clients read on behind `[DONE]`, so a call there is held as any other."""
+    """A call after `[DONE]` is held like any other, since Anthropic's clients read it."""
     stream = [*MESSAGE_EVENTS[:4], "[DONE]", *CALL_EVENTS, MESSAGE_EVENTS[4], STOP]
     upstream.answer = Response([sse(*stream, named=True)], headers=EVENTS)
     got = asked(gating, "messages", is_stream=True)

@@ -1,4 +1,4 @@
-"""Many streams at once: what each takes of the proxy's memory, and that all of them end."""
+"""Many streams at once: the memory that each takes, and that all of them end."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pytest
 from tests.running.live_proxy import ProxyProcess, members_in, question
 from tests.servers.faulty_upstream import FaultyUpstream
 
-MOST_KB = 150  # of each stream
+MOST_KB = 150  # kB of each stream
 CALLS = """
 version: 1
 name: p
 rules: [{name: c, when: {tools: ["*"]}, then: {hold: {queue: q}}}]
 default: deliver
 """
-PARTS = 50  # that begin at a time
+PARTS = 50  # streams that begin at a time
 
 
 def memory_kb(pid: int) -> int:
@@ -27,7 +27,7 @@ def memory_kb(pid: int) -> int:
 
 
 async def streams_of(proxy: ProxyProcess, upstream: FaultyUpstream, count: int) -> float:
-    """How many kB each of them takes while all wait; then all come to their end."""
+    """Return how many kB each of the waiting streams takes; then let all of them end."""
     body = json.dumps(question("p=0.7 " + "x" * 1_500, "gated", stream=True)).encode()
     head = (
         "POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n"
@@ -67,7 +67,7 @@ def test_what_a_stream_takes(
         f"upstreams: {{any: {{base_url: '{upstream.base_url}', api_key: sk-x}}}}\n"
         "models: [{match: '*', upstream: any}]\ncalibrator: {checkpoint: 'fake:0.7'}\n"
         f"policies: {policy}\nstore: sqlite:///{tmp_path}/store.db\nadmin: {{port: 0}}\n"
-        "limits: {stream_wait_ms: 20000}\n"  # that all end at once, on a busy machine
+        "limits: {stream_wait_ms: 20000}\n"  # so that all end at once, on a busy machine
     )
     with ProxyProcess(tmp_path, config) as proxy:
         each = asyncio.run(streams_of(proxy, upstream, count))

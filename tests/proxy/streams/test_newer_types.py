@@ -112,7 +112,7 @@ def mcp_items(annotations: Any) -> list[Json]:
 def test_annotations_that_the_reply_itself_lists_give_the_risk(
     observing: LiveProxy, upstream: AnyUpstream, annotations: Any, risk: str, is_stream: bool
 ) -> None:
-    """The first reply lists a server's tools beside its call; the bytes arrive as they were."""
+    """A reply's list of MCP tools gives the risk of its call; the bytes are unchanged."""
     answer = upstream.answer = items_sent(mcp_items(annotations), is_stream)
     got = asked(observing, "responses", is_stream=is_stream)
     assert without_members(got.content)[0] == sent_bytes(answer)
@@ -126,7 +126,7 @@ def test_annotations_that_the_reply_itself_lists_give_the_risk(
 def test_a_rule_holds_by_annotations_of_the_same_reply(
     risky: LiveProxy, upstream: AnyUpstream, is_stream: bool
 ) -> None:
-    """Nothing of a destructive call reaches the client; one that only reads arrives whole."""
+    """A destructive call is held by those annotations, and one that only reads is delivered."""
     upstream.answer = items_sent(mcp_items({"destructiveHint": True}), is_stream)
     held = asked(risky, "responses", is_stream=is_stream)
     assert b"held_for_review" in held.content
@@ -145,7 +145,7 @@ def saying(text: str, phase: str) -> Json:
 def test_commentary_is_not_scored_as_the_answer(
     observing: LiveProxy, upstream: AnyUpstream, is_stream: bool
 ) -> None:
-    """The fake scorer reads the confidence from the text: that of the final answer counts."""
+    """Commentary is not scored: the confidence is the final answer's."""
     items = [saying("I look first. p=0.2", "commentary"), saying("Paris. p=0.8", "final_answer")]
     answer = upstream.answer = items_sent(items, is_stream)
     got = asked(observing, "responses", is_stream=is_stream)
@@ -154,7 +154,7 @@ def test_commentary_is_not_scored_as_the_answer(
 
 
 def test_compaction_costs_no_number(observing: LiveProxy, upstream: AnyUpstream) -> None:
-    """Its event and its item arrive as they were, and the answer beside them is scored."""
+    """Compaction's event and item arrive unchanged, and the answer beside them is scored."""
     compaction = {"id": "c", "type": "compaction", "encrypted_content": "gAAA"}
     stream = sent_bytes(items_sent([compaction, ITEM], is_stream=True))
     event = {"type": "response.compaction.compacting", "item_id": "c", "output_index": 0}
@@ -183,7 +183,7 @@ ITERATIONS = [
 def test_the_model_that_answered_is_rated(
     observing: LiveProxy, upstream: AnyUpstream, has_iterations: bool, is_stream: bool
 ) -> None:
-    """By the `fallback` block, and more exactly by `usage.iterations`; the text has its number."""
+    """The rated model is that of the `fallback` block, or better of `usage.iterations`."""
     usage: Json = {"input_tokens": 1, "output_tokens": 9}
     usage |= {"iterations": ITERATIONS} if has_iterations else {}
     whole = {**MESSAGE, "model": "claude-fable-5", "stop_reason": "end_turn", "usage": usage}

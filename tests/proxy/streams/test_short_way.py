@@ -1,4 +1,4 @@
-"""What goes on without waking its request's task is what the task would have sent."""
+"""Parts that skip their request's task, and are sent as the task would have sent them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def fed(stream: LiveStream, part: bytes) -> bytes:
 def test_a_part_that_is_taken_is_as_if_it_was_fed(
     events: list[bytes], cuts: list[int], is_each: bool, format: Format, limit: int
 ) -> None:
-    """Bytes, choices and waiting events are the same, however the stream is cut and bounded."""
+    """Bytes, choices and waiting events are the same however the stream is cut and bounded."""
     whole = b"".join(events)
     ends = [*sorted({min(cut, len(whole)) for cut in cuts}), len(whole)]
     parts = events if is_each else [whole[a:b] for a, b in zip([0, *ends], ends, strict=False)]
@@ -113,7 +113,7 @@ def opened(client: HeldClient, stream: LiveStream) -> tuple[HttpReply, Callable[
 
 
 async def test_only_what_its_reader_waits_for_takes_the_short_way(client: HeldClient) -> None:
-    """Nothing overtakes what the reader has not passed on yet, or is about to."""
+    """No part overtakes one that the reader has not passed on yet, or is about to pass on."""
     exchange, arrive = opened(client, live())
     first, second, third = (chunk({"content": text}) for text in "abc")
     arrive(first)  # nobody waits
@@ -133,7 +133,7 @@ async def test_only_what_its_reader_waits_for_takes_the_short_way(client: HeldCl
 
 
 async def test_what_has_to_wait_is_left_to_the_reader(client: HeldClient) -> None:
-    """The event that finishes a choice waits for its score; what follows stays behind it."""
+    """An event that finishes a choice waits for its score, and what follows stays behind it."""
     stream = live()
     exchange, arrive = opened(client, stream)
     reading = asyncio.ensure_future(anext(exchange))
@@ -148,7 +148,7 @@ async def test_what_has_to_wait_is_left_to_the_reader(client: HeldClient) -> Non
 
 
 async def test_a_reader_that_was_cancelled_ends_the_short_way(client: HeldClient) -> None:
-    """A client that left is sent nothing more."""
+    """After a client left, nothing more is sent to it."""
     exchange, arrive = opened(client, live())
     reading = asyncio.ensure_future(anext(exchange))
     await asyncio.sleep(0)
@@ -158,14 +158,14 @@ async def test_a_reader_that_was_cancelled_ends_the_short_way(client: HeldClient
 
 
 async def test_nothing_is_kept_once_no_more_can_arrive(client: HeldClient) -> None:
-    """A reply that is whole before its head is out has no short way: each would keep the other."""
+    """A reply that is whole before its head is out has no short way, which would keep it alive."""
     exchange = HttpReply(asyncio.get_running_loop(), "POST")
     ShortWay(live(), exchange, Clock()).open(cast(Client, client))
     assert exchange.taker is None
 
 
 async def test_a_connection_that_ends_lets_the_stream_go(client: HeldClient) -> None:
-    """Whether the reply was whole or broke off."""
+    """A connection that ends releases the stream, whether the reply was whole or broke off."""
     for end in (b"0\r\n\r\n", b"no chunk\r\n"):
         freed: list[Connection] = []
         connection = Connection(
@@ -182,13 +182,13 @@ async def test_a_connection_that_ends_lets_the_stream_go(client: HeldClient) -> 
 
 
 class Transport:
-    """One that nothing is at the other end of."""
+    """A transport without a peer."""
 
     def get_extra_info(self, _: str) -> Any:
         return SimpleNamespace(fileno=lambda: 0)
 
     def write(self, _: bytes) -> None:
-        """Goes nowhere."""
+        """Drop the data."""
 
     def abort(self) -> None:
-        """Is not open anyway."""
+        """Do nothing, as the transport is not open."""

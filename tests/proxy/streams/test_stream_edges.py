@@ -1,4 +1,4 @@
-"""Streams of which docs/limits.md says that they have no number, or are refused by a policy."""
+"""Streams that docs/limits.md lists as having no number, or as refused by a policy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def upstream() -> Iterator[AnyUpstream]:
 def proxies(
     upstream: AnyUpstream, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, LiveProxy]]:
-    """One that observes, and one that holds every call."""
+    """Yield a proxy that observes, and one that holds every call."""
     started = {
         name: LiveProxy(upstream.base_url, tmp_path_factory.mktemp(name), policy=policy)
         for name, policy in (("observe", OBSERVE), ("calls", CALLS))
@@ -47,7 +47,7 @@ def of_call(id: str, name: str) -> Json:
 def test_parallel_calls_under_one_index_are_refused_where_a_policy_decides(
     proxies: dict[str, LiveProxy], upstream: AnyUpstream
 ) -> None:
-    """Some clients read one call of them, others two; without a policy they pass as they came."""
+    """Parallel calls under one index are refused where a policy decides, and pass elsewhere."""
     events = [of_call("a", "look_up"), of_call("b", "send")]
     stream = sse(*events, chunk(delta={}, finish_reason="tool_calls"), "[DONE]")
     upstream.answer = Response([stream], headers=EVENTS)
@@ -58,7 +58,7 @@ def test_parallel_calls_under_one_index_are_refused_where_a_policy_decides(
 def test_a_stream_that_upstream_compresses_passes_without_a_number(
     proxies: dict[str, LiveProxy], upstream: AnyUpstream
 ) -> None:
-    """The client asked for it; a policy that decides withholds `Accept-Encoding` instead."""
+    """A stream that upstream compresses has no number; a deciding policy asks for no encoding."""
     packed = gzip.compress(TEXT)
     upstream.answer = Response([packed], headers=(*EVENTS, ("Content-Encoding", "gzip")))
     got = asked(proxies["observe"], "chat", is_stream=True)
@@ -69,19 +69,19 @@ def test_a_stream_that_upstream_compresses_passes_without_a_number(
 def test_a_stream_that_does_not_say_so_has_no_number(
     proxies: dict[str, LiveProxy], upstream: AnyUpstream
 ) -> None:
-    """Without `text/event-stream` no client of OpenAI's is sure to read it as a stream either."""
+    """A stream without `text/event-stream` has no number, as OpenAI's clients may not read it."""
     upstream.answer = Response([TEXT], headers=(("Content-Type", "text/plain"),))
     assert asked(proxies["observe"], "chat", is_stream=True).content == TEXT
     refused = asked(proxies["calls"], "chat", is_stream=True)
     assert (refused.status_code, refused.json()["error"]["code"]) == (422, "unreadable_reply")
 
 
-@pytest.mark.parametrize("told", [{"detail": "gone"}, {"message": "quota"}, ["quota"], "quota"])
+@pytest.mark.parametrize("reply", [{"detail": "gone"}, {"message": "quota"}, ["quota"], "quota"])
 def test_what_is_neither_a_completion_nor_marked_as_an_error_is_refused(
-    proxies: dict[str, LiveProxy], upstream: AnyUpstream, told: object
+    proxies: dict[str, LiveProxy], upstream: AnyUpstream, reply: object
 ) -> None:
-    """It may be an answer in a form that only another client reads."""
-    body = json.dumps(told).encode()
+    """A reply that is neither a completion nor an error is refused: some client may read it."""
+    body = json.dumps(reply).encode()
     upstream.answer = Response([body], headers=JSON)
     refused = asked(proxies["calls"], "chat", is_stream=False)
     assert (refused.status_code, refused.json()["error"]["code"]) == (422, "unreadable_reply")

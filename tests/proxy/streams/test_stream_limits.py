@@ -1,4 +1,4 @@
-"""What one stream may cost: bytes on their way, memory, time; and a hundred of them at once."""
+"""What one stream may cost: bytes in transit, memory, time; and a hundred of them at once."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def start(
 
 
 class Counted:
-    """Steps of a stream; `taken` counts the bytes that the upstream could hand over."""
+    """Steps of a stream; `taken` counts the bytes that the upstream could send."""
 
     def __init__(self, steps: Iterable[bytes]) -> None:
         self._steps = steps
@@ -82,7 +82,7 @@ class Counted:
             yield step
 
     def wait_until_still(self) -> int:
-        """How much was taken when nothing more is, for a while."""
+        """Return how much was taken when no more was, for a while."""
         before, deadline = -1, time.monotonic() + 20
         while before != self.taken:
             assert time.monotonic() < deadline, "it never stops"
@@ -113,10 +113,10 @@ def pieces_of(size: int, piece: int = 2**16) -> list[bytes]:
 def test_a_slow_client_stops_upstream(
     start: StartProxy, upstream: ScriptedUpstream, path: str, options: Any
 ) -> None:
-    """Upstream gets rid of no more than buffers hold until its client reads; nothing is lost."""
+    """Upstream sends no more than buffers hold until its client reads; nothing is lost."""
     proxy = start(attach={"body": False}, **options)
-    told = pieces_of(LONG)
-    upstream.steps = counted = Counted(told)
+    pieces = pieces_of(LONG)
+    upstream.steps = counted = Counted(pieces)
     with RawStream(proxy.port, asked(), path, receive_bytes=2**16) as stream:
         stream.head()
         assert counted.wait_until_still() < ON_THEIR_WAY
@@ -124,12 +124,12 @@ def test_a_slow_client_stops_upstream(
         assert streamed(proxy, asked(model="other")).is_whole  # nobody else waits
         body = stream.rest()
     assert stream.is_whole
-    assert body == b"".join(told)
+    assert body == b"".join(pieces)
     assert len(body) > 36 * MB
 
 
 def test_a_slow_client_that_leaves(start: StartProxy, upstream: ScriptedUpstream) -> None:
-    """A client that has stopped reading and then closes ends the call upstream soon."""
+    """A client that stops reading and then closes soon ends the call to upstream."""
     proxy = start(attach={"body": False})
     upstream.steps = counted = Counted(pieces_of(LONG))
     with RawStream(proxy.port, asked(), receive_bytes=2**16) as stream:
@@ -146,32 +146,32 @@ def test_a_slow_client_that_leaves(start: StartProxy, upstream: ScriptedUpstream
 
 
 def test_a_long_stream_is_delivered_unscored(start: StartProxy, upstream: ScriptedUpstream) -> None:
-    """What is longer than `limits.max_body` arrives byte for byte, labelled, and is not scored."""
+    """A stream longer than `limits.max_body` arrives byte for byte, labelled and unscored."""
     scorer = WordScorer("words@long")
     proxy = start(limits=SMALL, scorer=scorer)
     upstream.steps = pieces_of(3 * MB, 1_000)
     got = streamed(proxy)
     assert bytes(got.seen) == upstream.said
     id = got.fields["x-pinocchio-request-id"]
-    for told in (result(proxy, id)["status"], recorded(proxy, id)["confidence_status"]):
-        assert told == "skipped"
+    for status in (result(proxy, id)["status"], recorded(proxy, id)["confidence_status"]):
+        assert status == "skipped"
     assert result(proxy, id)["reason"] == recorded(proxy, id)["reason"] == "too_long"
     assert [item.answer for item in scorer.seen] == ["warm-up"]
 
 
 def test_a_long_stream_that_breaks_off(start: StartProxy, upstream: ScriptedUpstream) -> None:
-    """What is not looked into any more breaks off as upstream did: nothing makes it look whole."""
-    told = pieces_of(2 * MB, 1_000)[:-2]
-    upstream.steps = [*told, Cut()]
+    """A long stream that upstream breaks off does not look whole to the client."""
+    pieces = pieces_of(2 * MB, 1_000)[:-2]
+    upstream.steps = [*pieces, Cut()]
     got = streamed(start(limits=SMALL))
-    assert bytes(got.seen) == b"".join(told)
+    assert bytes(got.seen) == b"".join(pieces)
     assert not got.is_whole
 
 
 def test_a_long_stream_that_had_to_be_decided_on(
     start: StartProxy, upstream: ScriptedUpstream
 ) -> None:
-    """A buffered stream beyond `limits.max_body` is an error, and upstream is left."""
+    """A buffered stream beyond `limits.max_body` is an error, and upstream's call ends."""
     upstream.steps = [*pieces_of(2 * MB), Wait()]
     got = streamed(start(policy=HOLD, limits=SMALL))
     assert got.status == 502
@@ -183,14 +183,14 @@ def test_a_long_stream_that_had_to_be_decided_on(
 def test_a_long_stream_whose_calls_had_to_be_decided_on(
     start: StartProxy, upstream: ScriptedUpstream
 ) -> None:
-    """Where calls wait, a stream beyond `limits.max_body` ends in an error event without them."""
+    """A stream with waiting calls ends in an error event beyond `limits.max_body`."""
     proxy = start(policy=TOOLS, limits=SMALL)
     calls = [*email("0.9"), *[call("f", "y" * 1_000)[1]] * 2_000]
     upstream.steps = [*TEXT, *calls, Wait()]
     got = streamed(proxy)
-    told = bytes(got.seen)
-    assert told.startswith(b"".join(TEXT))
-    [error] = events_in(told.removeprefix(b"".join(TEXT)).replace(b": ping\n\n", b""))
+    output = bytes(got.seen)
+    assert output.startswith(b"".join(TEXT))
+    [error] = events_in(output.removeprefix(b"".join(TEXT)).replace(b": ping\n\n", b""))
     assert error["error"]["code"] == "upstream_broke_off"
     assert got.is_whole
     assert upstream.is_left()
@@ -202,7 +202,7 @@ def test_a_long_stream_whose_calls_had_to_be_decided_on(
 def test_one_gigantic_event(
     start: StartProxy, upstream: ScriptedUpstream, policy: str | None
 ) -> None:
-    """An event of 17 MB goes through where nothing has to be decided, else it is an error."""
+    """An event of 17 MB passes where nothing has to be decided, and is an error elsewhere."""
     giant = [b"data: {", *[b"x" * MB] * 17, b"}\n\n"]
     upstream.steps = [*TEXT, *giant, finish(), DONE]
     proxy = start(policy=policy) if policy else start()
@@ -219,12 +219,12 @@ def test_one_gigantic_event(
         assert result(proxy, id)["reason"] == "too_long"
 
 
-# One stream without sockets
+# One stream, without sockets
 
 
 @pytest.mark.parametrize("settles", [False, True], ids=["passthrough", "buffer_tools"])
 def test_what_is_kept_of_a_stream_is_bounded(settles: bool) -> None:
-    """Of a stream far beyond `max_bytes` no more is kept than some times that."""
+    """The memory for a stream far beyond `max_bytes` is a small multiple of that bound."""
     one, count = chunk({"content": "x" * 100}), 50_000
     stream = live(max_bytes=MB, settles=settles)
     size, peak = peak_of(stream, (one for _ in range(count)))
@@ -235,7 +235,7 @@ def test_what_is_kept_of_a_stream_is_bounded(settles: bool) -> None:
 
 def test_an_event_in_single_bytes_is_kept_once(tmp_path: Path) -> None:
     """An event that arrives byte by byte costs its own size, not its number of parts."""
-    file = tmp_path / "program.py"  # in a process where no thread of another test takes anything
+    file = tmp_path / "program.py"  # its own process, so that no thread of another test allocates
     file.write_text(
         "from tests.builders.live_streams import kept_of_an_event\nprint(*kept_of_an_event())\n"
     )
@@ -247,7 +247,7 @@ def test_an_event_in_single_bytes_is_kept_once(tmp_path: Path) -> None:
 
 
 def test_a_broken_stream_that_is_not_kept_raises() -> None:
-    """Where nothing can be told within the bytes, the break itself is passed on."""
+    """Where no error fits into the bytes, the break itself is passed on."""
 
     def parts() -> Iterator[bytes]:
         yield from [b"data: " + b"x" * MB] * 2
@@ -315,13 +315,13 @@ FEW, MANY = 800, 6_400
 @pytest.mark.parametrize("name", DELTAS)
 @pytest.mark.parametrize("settles", [False, True], ids=["passthrough", "buffer_tools"])
 def test_many_deltas_cost_linear_time(name: str, settles: bool) -> None:
-    """Eight times the deltas, each of them a part of its own, cost about eight times the CPU."""
+    """Eight times the deltas, each in a part of its own, cost about eight times the CPU."""
     format, beginning, delta, end = DELTAS[name]
 
     def cost(count: int) -> float:
         stream = live(format, settles=settles)
         parts = [*beginning, *[delta] * count, *end]
-        gc.disable()  # it would go through what other tests have left
+        gc.disable()  # it would collect what other tests have left
         started = time.process_time()
         assert asyncio.run(play(stream, parts)) == sum(map(len, parts))
         took_s = time.process_time() - started

@@ -1,4 +1,4 @@
-"""Streams that pass live: the same bytes at the same time, the confidence on the finish chunk."""
+"""Live streams: the same bytes at the same time, the confidence on the finish chunk."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ KINDS = [
     "no-done",
     "cut-after-done",
 ]
-SOON_S = 15  # it is a second, where no other work uses the machine
+SOON_S = 15  # about a second where no other work uses the machine
 
 
 @pytest.fixture
@@ -58,12 +58,12 @@ def slow(start_proxy: StartProxy) -> Iterator[LiveProxy]:
 def test_without_member_the_stream_is_upstreams(
     proxy: LiveProxy, upstream: FaultyUpstream, model: str
 ) -> None:
-    """Taking the members out of the finish chunks gives upstream's bytes, framing included."""
+    """Without the members of the finish chunks the bytes are upstream's, framing included."""
     asked = question("p=0.7 ä🍋", model, stream=True)
     got = proxy.post_raw(asked)
-    told = upstream_bytes(upstream, asked)
+    direct = upstream_bytes(upstream, asked)
     assert got.body.count(b'"pinocchio"') == 1
-    assert without_member(got.body) == told
+    assert without_member(got.body) == direct
     assert got.headers["content-type"].startswith("text/event-stream")
 
 
@@ -91,10 +91,10 @@ def upstream_bytes(upstream: FaultyUpstream, asked: Any) -> bytes:
 
 
 def test_the_member_stands_on_the_finish_chunk(proxy: LiveProxy) -> None:
-    """The confidence of a stream stands on the chunk with the finish_reason, nowhere else."""
+    """The confidence is on the chunk with the finish_reason, and nowhere else."""
     chunks = events_in(proxy.ask("p=0.7", stream=True).content)
-    told = [chunk["choices"][0]["finish_reason"] for chunk in chunks if "pinocchio" in chunk]
-    assert told == ["stop"]
+    reasons = [chunk["choices"][0]["finish_reason"] for chunk in chunks if "pinocchio" in chunk]
+    assert reasons == ["stop"]
     [member] = members_in(proxy.ask("p=0.7", stream=True).content)
     assert (member["confidence"], member["status"]) == (0.7, "scored")
     assert member["choices"] == [
@@ -109,16 +109,16 @@ def test_the_member_stands_on_the_finish_chunk(proxy: LiveProxy) -> None:
 
 
 def test_each_choice_of_a_stream_has_its_confidence(proxy: LiveProxy) -> None:
-    """With n > 1 each finish chunk tells about its own choice."""
+    """With n > 1 each finish chunk has its own choice's confidence."""
     stream = proxy.ask("p=0.9|p=0.2|p=0.6", n=3, stream=True).content
-    told = [(c["index"], c["confidence"]) for m in members_in(stream) for c in m["choices"]]
-    assert told == [(0, 0.9), (1, 0.2), (2, 0.6)]
+    pairs = [(c["index"], c["confidence"]) for m in members_in(stream) for c in m["choices"]]
+    assert pairs == [(0, 0.9), (1, 0.2), (2, 0.6)]
 
 
 def test_nothing_is_asked_that_the_client_did_not_ask(
     proxy: LiveProxy, upstream: FaultyUpstream
 ) -> None:
-    """A usage chunk comes where the client wants one, and none where it does not."""
+    """A usage chunk is sent only where the client asked for one."""
     without = proxy.ask(stream=True)
     assert "stream_options" not in upstream.last.json()
     assert not any(chunk.get("usage") for chunk in events_in(without.content))
@@ -127,7 +127,7 @@ def test_nothing_is_asked_that_the_client_did_not_ask(
 
 
 def test_headers_say_that_the_confidence_follows(proxy: LiveProxy) -> None:
-    """A live stream's status is `pending`, with no number and with the id to ask for it."""
+    """A live stream's status is `pending`, without a number but with the id to ask for it."""
     headers = proxy.ask(stream=True).headers
     assert headers["x-pinocchio-confidence-status"] == "pending"
     assert headers["x-pinocchio-confidence-reason"] == "stream"
@@ -151,7 +151,7 @@ def test_no_named_events(proxy: LiveProxy, start_proxy: StartProxy) -> None:
 
 
 def test_chunks_are_not_kept_back(proxy: LiveProxy, upstream: FaultyUpstream) -> None:
-    """The first chunks reach the client while upstream has not sent the rest."""
+    """The first chunks reach the client before upstream has sent the rest."""
     with streaming(proxy, "p=0.7", "gated") as (_, parts):
         first = next(parts)
         while b'"p="' not in first:
@@ -162,7 +162,7 @@ def test_chunks_are_not_kept_back(proxy: LiveProxy, upstream: FaultyUpstream) ->
 
 
 def test_a_late_score_keeps_nothing_waiting(slow: LiveProxy) -> None:
-    """A score that misses its chunk is `pending` there and stands under the request's id later."""
+    """A score that misses its chunk is `pending` there, and found by the request's id later."""
     response = slow.ask("p=0.7", stream=True)
     [member] = members_in(response.content)
     assert (member["status"], member["reason"]) == ("pending", "late")
@@ -184,7 +184,7 @@ def test_a_late_score_keeps_nothing_waiting(slow: LiveProxy) -> None:
 
 
 def test_a_result_is_for_the_key_that_asked(proxy: LiveProxy) -> None:
-    """Another key gets 404 for a result, as for one that does not exist."""
+    """Another key gets the same 404 for a result as for one that does not exist."""
     id = proxy.ask(stream=True).headers["x-pinocchio-request-id"]
     path = f"/pinocchio/v1/results/{id}"
     assert proxy.http.get(path).status_code == 200
@@ -211,7 +211,7 @@ def test_a_result_tells_of_all_choices(proxy: LiveProxy) -> None:
 
 
 def test_a_stream_that_breaks_off_ends_in_an_error(proxy: LiveProxy) -> None:
-    """What arrived is passed on, then an error event follows, and no [DONE]."""
+    """What arrived is passed on; then an error event follows, and no [DONE]."""
     stream = proxy.ask("p=0.7", "cut", stream=True).content
     *chunks, last = events_in(stream)
     assert last["error"]["code"] == "upstream_broke_off"
@@ -224,7 +224,7 @@ def test_a_stream_that_breaks_off_ends_in_an_error(proxy: LiveProxy) -> None:
 def test_a_stream_that_upstream_ends_early_is_as_it_came(
     proxy: LiveProxy, upstream: FaultyUpstream, model: str
 ) -> None:
-    """Where upstream itself ends a stream in order, nothing is added to what it said."""
+    """Where upstream ends a stream too early but in order, nothing is added."""
     response = proxy.ask("p=0.7", model, stream=True)
     direct = httpx.post(
         f"{upstream.base_url}/chat/completions", json=question("p=0.7", model, stream=True)
@@ -244,7 +244,7 @@ def test_silence_in_a_stream_ends_in_an_error(start_proxy: StartProxy) -> None:
 
 
 def test_upstreams_own_error_event_is_the_last(proxy: LiveProxy, upstream: FaultyUpstream) -> None:
-    """An error event of upstream's passes unchanged; none of ours is added."""
+    """An error event of upstream's passes unchanged, and none of ours is added."""
     asked = question("p=0.7", "error-event", stream=True)
     got = proxy.post_raw(asked)
     assert got.body == upstream_bytes(upstream, asked)
@@ -252,7 +252,7 @@ def test_upstreams_own_error_event_is_the_last(proxy: LiveProxy, upstream: Fault
 
 
 def test_nothing_follows_done(proxy: LiveProxy) -> None:
-    """After [DONE] nothing is sent, also where upstream breaks off then."""
+    """After [DONE] nothing is sent, also if upstream breaks off then."""
     stream = proxy.ask("p=0.7", "cut-after-done", stream=True).content
     assert stream.endswith(b"data: [DONE]\n\n")
 
@@ -261,10 +261,10 @@ def test_nothing_follows_done(proxy: LiveProxy) -> None:
 def test_a_stream_that_we_cannot_read_is_relayed(
     proxy: LiveProxy, upstream: FaultyUpstream, model: str
 ) -> None:
-    """What is no readable stream goes on byte for byte and says that it was not judged."""
+    """A stream that cannot be read is relayed byte for byte and labelled as not judged."""
     asked = question("p=0.7", model, stream=True)
-    got, told = proxy.post_raw(asked), post_raw(f"{upstream.base_url}/chat/completions", asked)
-    assert got.body == told.body
+    got, direct = proxy.post_raw(asked), post_raw(f"{upstream.base_url}/chat/completions", asked)
+    assert got.body == direct.body
     told_later = "pending" if model == "huge-event" else "not_supported"
     assert got.headers["x-pinocchio-confidence-status"] == told_later
 
@@ -293,11 +293,11 @@ def test_leaving_before_the_answer_cancels_upstream(
     model: str,
     is_stream: bool,
 ) -> None:
-    """A client that gives up before its answer cancels the call upstream within a second."""
+    """A client that gives up before its answer cancels the call to upstream within a second."""
     proxy = start_proxy(policy=policy) if policy else start_proxy()
-    asked = len(upstream.requests)
+    count_before = len(upstream.requests)
     with left_behind(proxy.port, question("p=0.7", model, stream=is_stream)):
-        until(lambda: len(upstream.requests) > asked)
+        until(lambda: len(upstream.requests) > count_before)
     assert upstream.last.is_cut_off(SOON_S)
 
 
@@ -305,13 +305,13 @@ def test_leaving_before_the_answer_cancels_upstream(
 def test_leaving_a_buffered_stream_cancels_upstream(
     start_proxy: StartProxy, upstream: FaultyUpstream, commit_after_s: float
 ) -> None:
-    """Leaving a buffered stream, before or after its status is out, cancels the call upstream."""
+    """Leaving a buffered stream cancels upstream, before or after its status is out."""
     proxy = start_proxy(
         policy="{version: 1, name: all, default: hold}", limits={"commit_after_s": commit_after_s}
     )
-    asked = len(upstream.requests)
+    count_before = len(upstream.requests)
     with left_behind(proxy.port, question("p=0.7", "endless", stream=True)):
-        until(lambda: len(upstream.requests) > asked)
+        until(lambda: len(upstream.requests) > count_before)
         time.sleep(0.2)  # its status is out by then, or is not
     assert upstream.last.is_cut_off(SOON_S)
 
@@ -319,7 +319,7 @@ def test_leaving_a_buffered_stream_cancels_upstream(
 def test_a_client_that_left_costs_nothing_afterwards(
     proxy: LiveProxy, upstream: FaultyUpstream
 ) -> None:
-    """The proxy answers the next request as if nobody had left."""
+    """After a client left, the proxy answers the next request as usual."""
     for _ in range(3):
         with streaming(proxy, "p=0.7", "endless") as (_, parts):
             next(parts)

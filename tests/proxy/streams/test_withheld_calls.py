@@ -69,14 +69,14 @@ def blocking(start: StartProxy) -> LiveProxy:
 def test_half_a_call_is_never_told(
     blocking: LiveProxy, upstream: ScriptedUpstream, path: str, end: str
 ) -> None:
-    """Where upstream breaks off or ends within a call, there is an error event in its place."""
+    """Where upstream breaks off or ends within a call, an error event replaces the call."""
     _, events, before, _ = CALLING[path]
     cut: list[Step] = [events[before + 2][:30], Cut()] if end == "breaks off" else []
     upstream.steps = [*events[: before + 2], *cut]
     got = streamed(blocking, calling_body(path), path)
-    told = bytes(got.seen)
-    assert told.startswith(b"".join(events[:before]))
-    [error] = data_in(told.removeprefix(b"".join(events[:before])))
+    output = bytes(got.seen)
+    assert output.startswith(b"".join(events[:before]))
+    [error] = data_in(output.removeprefix(b"".join(events[:before])))
     assert error["error"]["code"] == "upstream_broke_off"
     assert got.is_whole
     row = recorded(blocking, got.fields["x-pinocchio-request-id"])
@@ -86,18 +86,18 @@ def test_half_a_call_is_never_told(
 def test_a_call_without_a_finish_is_half_a_call(
     blocking: LiveProxy, upstream: ScriptedUpstream
 ) -> None:
-    """[DONE] alone does not make a call whole: where its finish is missing it is not told."""
+    """A call without its finish is half a call even after [DONE], and is not sent."""
     upstream.steps = [*TEXT, *email("0.1"), DONE]
-    told = bytes(streamed(blocking).seen).removeprefix(SEEN)
-    assert data_in(told)[0]["error"]["code"] == "upstream_broke_off"
-    assert has_no_call(told)
-    assert b"[DONE]" not in told
+    rest = bytes(streamed(blocking).seen).removeprefix(SEEN)
+    assert data_in(rest)[0]["error"]["code"] == "upstream_broke_off"
+    assert has_no_call(rest)
+    assert b"[DONE]" not in rest
 
 
 def test_one_whole_call_does_not_let_half_of_another_through(
     blocking: LiveProxy, upstream: ScriptedUpstream
 ) -> None:
-    """With n > 1 a choice that never finishes keeps all that was withheld from being told."""
+    """With n > 1 a choice that never finishes keeps all withheld calls back."""
     upstream.steps = [*email("0.9"), *call("g", '{"half', index=1), CALLS, DONE]
     [error] = data_in(bytes(streamed(blocking, asked(n=2)).seen))
     assert error["error"]["code"] == "upstream_broke_off"
@@ -107,7 +107,7 @@ def test_one_whole_call_does_not_let_half_of_another_through(
 def test_an_error_of_upstreams_is_told_alone(
     start: StartProxy, upstream: ScriptedUpstream, where: str
 ) -> None:
-    """Upstream's error arrives as it was, without a call before or behind it, and is not held."""
+    """Upstream's error arrives unchanged, without a call before or after it, and is not held."""
     proxy = start(policy=call_policy("hold"))
     error = b'data: {"error":{"message":"oops","code":"boom","v":1.0}}\n\n'
     calls = email("0.1")
@@ -124,7 +124,7 @@ def test_an_error_of_upstreams_is_told_alone(
 
 
 def test_an_open_last_event_holds_no_call(blocking: LiveProxy, upstream: ScriptedUpstream) -> None:
-    """What upstream ends without a blank line is an error where a call stands in it."""
+    """A last event without a blank line becomes an error if it has a call."""
     upstream.steps = [*TEXT, call("send_email")[0][:-1]]
     got = streamed(blocking)
     assert bytes(got.seen).startswith(SEEN)
@@ -139,7 +139,7 @@ def test_an_open_last_event_holds_no_call(blocking: LiveProxy, upstream: Scripte
 def test_pings_while_a_score_takes_its_time(
     start: StartProxy, upstream: ScriptedUpstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Comments keep the connection alive until the score is there; then comes the call."""
+    """Comments keep the connection alive until the score is there; then the call is sent."""
     monkeypatch.setattr(heartbeats, "PING_EVERY_S", 0.02)
     scorer = SlowScorer("slow@calls")
     proxy = start(policy=call_policy("block"), scorer=scorer, calibrator={"timeout_s": 10.0})
@@ -156,7 +156,7 @@ def test_pings_while_a_score_takes_its_time(
 def test_pings_while_a_call_is_streamed(
     blocking: LiveProxy, upstream: ScriptedUpstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A client hears something also while a long call arrives that it may not see yet."""
+    """Comments also go out while a long call arrives that must still wait."""
     monkeypatch.setattr(heartbeats, "PING_EVERY_S", 0.02)
     long: list[Step] = [call("f", "x")[1], Pause(0.03)] * 4
     upstream.steps = [*TEXT, *email("0.9"), *long, Wait(), CALLS, DONE]
@@ -171,7 +171,7 @@ def test_pings_while_a_call_is_streamed(
 def test_the_official_client_reads_pings(
     start: StartProxy, upstream: ScriptedUpstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Pings between text and call are nothing to the official client's accumulator."""
+    """Pings between text and call do not disturb the official client's accumulator."""
     monkeypatch.setattr(heartbeats, "PING_EVERY_S", 0.01)
     upstream.steps = [*TEXT, *email("0.9"), Pause(0.05), *call("f", "", number=1), CALLS, DONE]
     choice = only_choice(accumulated(start(policy=call_policy("block"))))
@@ -183,7 +183,7 @@ def test_the_official_client_reads_pings(
 def test_a_client_that_leaves(
     start: StartProxy, upstream: ScriptedUpstream, when: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Leaving while a call is withheld ends the work; one row and the result say so."""
+    """A client that leaves while a call is withheld ends the work; row and result say so."""
     closed = closings(monkeypatch)
     scorer = SlowScorer("slow@left")
     proxy = start(policy=call_policy("block"), scorer=scorer, calibrator={"timeout_s": 9.0})

@@ -1,4 +1,4 @@
-"""A policy's `ask`: several replies at once, of which the surest is the completion."""
+"""A policy's `ask`: several replies at once, the surest of which is the completion."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def member_of(reply: RawReply | httpx.Response, is_stream: bool) -> Json:
 
 
 def models_asked(upstream: FaultyUpstream) -> list[str]:
-    """Whom the upstream was asked for, in any order: the calls are made at the same time."""
+    """Return the models in the upstream's requests, sorted since the calls run at the same time."""
     return sorted(request.json()["model"] for request in upstream.requests)
 
 
@@ -76,14 +76,14 @@ def models_asked(upstream: FaultyUpstream) -> list[str]:
 def test_the_surest_of_several_models_is_the_completion(
     start_proxy: StartProxy, upstream: FaultyUpstream, is_stream: bool
 ) -> None:
-    """One reply of each model is asked for; the surest arrives as it came, and all are told."""
+    """Each model is asked once; the surest reply arrives unchanged, and all calls are listed."""
     proxy = start_proxy(policy=of(*MODELS))
     got = proxy.post_raw(question("?", stream=is_stream))
     assert models_asked(upstream) == sorted(MODELS)
-    told = post_raw(
+    direct = post_raw(
         f"{upstream.base_url}/chat/completions", question("?", MODELS[0], stream=is_stream)
     )
-    assert without_member(got.body) == told.body
+    assert without_member(got.body) == direct.body
     assert got.headers["x-pinocchio-confidence"] == "0.8000"
     assert got.headers["x-pinocchio-action"] == "deliver"
     member = member_of(got, is_stream)
@@ -100,7 +100,7 @@ def test_the_surest_of_several_models_is_the_completion(
 def test_one_model_is_asked_several_times(
     start_proxy: StartProxy, upstream: FaultyUpstream, is_stream: bool
 ) -> None:
-    """The same bytes go upstream so many times, and the surest reply comes back."""
+    """The same bytes go upstream as often as the policy says, and the surest reply is delivered."""
     proxy = start_proxy(policy=asking("{n: 3}"))
     got = proxy.post_raw(question("p=0.2|p=0.9|p=0.5", "in-turn", stream=is_stream))
     assert len({request.body for request in upstream.requests}) == 1
@@ -111,7 +111,7 @@ def test_one_model_is_asked_several_times(
 
 
 def test_all_are_asked_at_the_same_time(start_proxy: StartProxy, upstream: FaultyUpstream) -> None:
-    """No model waits for another's answer."""
+    """The calls run at the same time: no model waits for another's answer."""
     proxy = start_proxy(policy=asking("{n: 3}"), limits={"commit_after_s": 0.05})
     with streaming(proxy, "p=0.7", "gated") as (response, parts):
         assert response.headers["x-pinocchio-confidence-status"] == "pending"
@@ -125,7 +125,7 @@ def test_all_are_asked_at_the_same_time(start_proxy: StartProxy, upstream: Fault
 
 
 def test_what_was_paid_for_is_recorded(start_proxy: StartProxy) -> None:
-    """Tokens of every call stand in the member and in the record, the delivered one's included."""
+    """The member and the record have the tokens of every call, the delivered one's included."""
     proxy = start_proxy(policy=of("say sure p=0.8", "status-500"))
     response = proxy.ask("?")
     calls = response.json()["pinocchio"]["calls"]
@@ -144,7 +144,7 @@ def test_what_was_paid_for_is_recorded(start_proxy: StartProxy) -> None:
 
 
 def test_a_stream_tells_its_cost_only_to_who_asks(start_proxy: StartProxy) -> None:
-    """Nothing is asked of upstream for the member's sake: without `include_usage`, no tokens."""
+    """A stream without `include_usage` tells no tokens: the proxy asks upstream for none."""
     proxy = start_proxy(policy=of(*MODELS))
     for fields, expected in (({}, False), ({"stream_options": {"include_usage": True}}, True)):
         got = proxy.post_raw(question("?", stream=True, **fields))
@@ -152,7 +152,7 @@ def test_a_stream_tells_its_cost_only_to_who_asks(start_proxy: StartProxy) -> No
 
 
 def test_without_scores_the_first_reply_is_as_good_as_any(start_proxy: StartProxy) -> None:
-    """Where nothing could be scored, the first model's reply is delivered."""
+    """Where no reply could be scored, the first model's is delivered."""
     proxy = start_proxy(policy=of(*MODELS), scorer=FailingScorer("failing"))
     assert proxy.ask("?").json()["choices"][0]["message"]["content"] == "sure p=0.8"
 
@@ -161,19 +161,21 @@ def test_without_scores_the_first_reply_is_as_good_as_any(start_proxy: StartProx
 def test_calls_of_tools_are_compared_too(
     start_proxy: StartProxy, upstream: FaultyUpstream, is_stream: bool
 ) -> None:
-    """A reply that calls a tool is as good as one in words, if it is surer; it arrives whole."""
+    """A reply that calls a tool competes by its confidence too, and arrives whole."""
     proxy = start_proxy(policy=of("say text p=0.3", "tools"))
     asked = question("p=0.8", tools=[TOOL], stream=is_stream)
     got = proxy.post_raw(asked)
-    told = post_raw(f"{upstream.base_url}/chat/completions", asked | {"model": "tools"})
-    assert without_member(got.body) == told.body
+    expected = post_raw(f"{upstream.base_url}/chat/completions", asked | {"model": "tools"})
+    assert without_member(got.body) == expected.body
     assert b"get_weather" in got.body
 
 
 def test_the_keys_of_idempotence_stay_with_the_first(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
-    """Further calls are other requests: under the same key they would get the same reply."""
+    """Only the first call has the client's idempotency
+    key; with it, further calls would get the same reply.
+    """
     proxy = start_proxy(policy=asking("{n: 3}"))
     proxy.ask("p=0.5", headers={"idempotency-key": "k1"})
     keys = [request.header("idempotency-key") for request in upstream.requests]
@@ -183,7 +185,7 @@ def test_the_keys_of_idempotence_stay_with_the_first(
 def test_an_encoded_request_is_put_to_other_models(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
-    """Where another name has to be put into it, the body goes on plain; else as it came."""
+    """An encoded body goes on plain to a model whose name is put into it, else unchanged."""
     proxy = start_proxy(policy=of("ok", "say sure p=0.8"))
     body = gzip.compress(json.dumps(question("p=0.4")).encode())
     got = proxy.post_raw(body, content_encoding="gzip")
@@ -193,11 +195,11 @@ def test_an_encoded_request_is_put_to_other_models(
     assert sent[None].json() == question("p=0.4", "say sure p=0.8")
 
 
-# What the rules make of it
+# Rules
 
 
 def test_the_rules_look_at_the_surest(start_proxy: StartProxy) -> None:
-    """Only where all are unsure does a rule about unsure replies match."""
+    """A rule about unsure replies matches only where all replies are unsure."""
     rule = "{name: unsure, when: {confidence: {below: 0.3}}, then: block}"
     proxy = start_proxy(policy=asking("{n: 2}", rule))
     assert proxy.ask("p=0.1|p=0.9", "in-turn").status_code == 200
@@ -207,7 +209,7 @@ def test_the_rules_look_at_the_surest(start_proxy: StartProxy) -> None:
 def test_escalations_follow_on_the_surest(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
-    """An unsure surest reply is escalated, not to a model that was asked already."""
+    """An unsure surest reply is escalated, but not to a model that was asked already."""
     to = "[say b p=0.2, say c p=0.7]"
     rule = f"{{name: up, when: {{confidence: {{below: 0.5}}}}, then: {{escalate: {{to: {to}}}}}}}"
     proxy = start_proxy(policy=asking("{models: [say a p=0.3, say b p=0.2]}", rule))
@@ -221,7 +223,7 @@ def test_escalations_follow_on_the_surest(
 def test_only_such_requests_are_asked_several_times(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
-    """`when` limits the asking; nothing about other requests is different."""
+    """`when` limits which requests are asked several times; others are handled as without `ask`."""
     proxy = start_proxy(policy=asking("{n: 2, when: {domain: law}}"))
     assert "calls" not in proxy.ask("p=0.5").json()["pinocchio"]
     assert len(upstream.requests) == 1
@@ -233,7 +235,7 @@ def test_only_such_requests_are_asked_several_times(
 def test_a_client_that_wants_several_choices_is_asked_once(
     start_proxy: StartProxy, upstream: FaultyUpstream, is_stream: bool
 ) -> None:
-    """With n > 1 of its own, nothing is asked twice, and no stream waits for the sake of it."""
+    """A request with n > 1 is asked once, and its stream does not wait."""
     proxy = start_proxy(policy=asking("{n: 3}"))
     got = proxy.post_raw(question("p=0.9|p=0.4", n=2, stream=is_stream))
     assert len(upstream.requests) == 1
@@ -246,11 +248,11 @@ def test_a_client_that_wants_several_choices_is_asked_once(
 def test_shadow_asks_once(
     start_proxy: StartProxy, upstream: FaultyUpstream, is_stream: bool
 ) -> None:
-    """A policy in shadow mode changes nothing and costs nothing: streams are live, too."""
+    """In shadow mode a request is asked once, and streams are live."""
     proxy = start_proxy(policy=asking("{n: 3}", mode="shadow"))
     got = proxy.post_raw(question("p=0.5", stream=is_stream))
-    told = post_raw(f"{upstream.base_url}/chat/completions", question("p=0.5", stream=is_stream))
-    assert without_member(got.body) == told.body
+    direct = post_raw(f"{upstream.base_url}/chat/completions", question("p=0.5", stream=is_stream))
+    assert without_member(got.body) == direct.body
     assert len(upstream.requests) == 2  # the second is this test's own
     assert got.headers["x-pinocchio-confidence-status"] == ("pending" if is_stream else "scored")
 
@@ -263,7 +265,7 @@ def test_shadow_asks_once(
 def test_one_reply_is_enough(
     start_proxy: StartProxy, upstream: FaultyUpstream, is_stream: bool, place: int
 ) -> None:
-    """Refusals, broken connections and garbage are told in `calls`, and cost nobody the reply."""
+    """Refusals, broken connections and garbage are listed in `calls`; one reply is enough."""
     failing = ["status-500", "hang-up", "cut", "html", "not-http"]
     failing += ["error-event" if is_stream else "broken-json"]
     models = [*failing[:place], "say fine p=0.4", *failing[place:]]
@@ -283,11 +285,11 @@ def test_one_reply_is_enough(
 def test_where_all_fail_the_first_error_arrives_as_it_came(
     start_proxy: StartProxy, upstream: FaultyUpstream, is_stream: bool
 ) -> None:
-    """Status, body and the fields about limits are the first model's."""
+    """Where all calls fail, the client gets status, body and limits of the first model's error."""
     proxy = start_proxy(policy=of("status-429", "status-500", "hang-up"))
     got = proxy.post_raw(question("?", stream=is_stream))
-    told = post_raw(f"{upstream.base_url}/chat/completions", question("?", "status-429"))
-    assert (got.status, got.body) == (429, told.body)
+    direct = post_raw(f"{upstream.base_url}/chat/completions", question("?", "status-429"))
+    assert (got.status, got.body) == (429, direct.body)
     assert got.headers["retry-after"] == "7"
     assert "x-pinocchio-error" not in got.headers
     row = recorded(proxy, got.headers[ID])
@@ -309,7 +311,7 @@ def test_where_all_fail_the_first_error_arrives_as_it_came(
 def test_the_first_failure_may_be_no_reply_at_all(
     start_proxy: StartProxy, models: list[str], status: int, code: str
 ) -> None:
-    """Then it is the error of ours that it would have been with one call."""
+    """Where the first call brought no reply at all, the error is the same as with a single call."""
     hold = "{name: low, when: {confidence: {below: 0.5}}, then: hold}"
     proxy = start_proxy(policy=asking(json.dumps({"models": models}), hold))
     response = proxy.ask("?")
@@ -319,7 +321,7 @@ def test_the_first_failure_may_be_no_reply_at_all(
 def test_a_refused_connection_is_one_failure(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
-    """An upstream that is not there leaves the other models' replies."""
+    """A refused connection leaves the other models' replies."""
     proxy = start_proxy(
         policy=of("gone", "say fine p=0.6"),
         upstreams={
@@ -335,7 +337,9 @@ def test_a_refused_connection_is_one_failure(
 def test_a_silent_model_is_not_waited_for_without_end(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
-    """After the upstream's `timeout_s` without a byte, the other replies are what there is."""
+    """A model that is silent for the upstream's `timeout_s`
+    is given up, and the other replies are compared.
+    """
     proxy = start_proxy(policy=of("slow", "say fine p=0.6"), upstream={"timeout_s": 0.3})
     calls = proxy.ask("?").json()["pinocchio"]["calls"]
     assert [call.get("error") for call in calls] == ["upstream_timeout", None]
@@ -344,7 +348,7 @@ def test_a_silent_model_is_not_waited_for_without_end(
 
 
 def test_leaving_cancels_every_call(start_proxy: StartProxy, upstream: FaultyUpstream) -> None:
-    """A client that leaves cancels all that is under way, and the record says what was asked."""
+    """A client that leaves cancels all calls under way; the record lists the models asked."""
     proxy = start_proxy(policy=of("slow", "say quick p=0.6", "slow"))
     with pytest.raises(httpx.ReadTimeout):
         proxy.http.post("/v1/chat/completions", json=question("p=0.1"), timeout=0.5)
@@ -354,7 +358,7 @@ def test_leaving_cancels_every_call(start_proxy: StartProxy, upstream: FaultyUps
 
 
 def test_an_unused_body_is_not_left_open(start_proxy: StartProxy, upstream: FaultyUpstream) -> None:
-    """A reply that is no completion is closed, the first model's too."""
+    """A reply that is no completion is closed, also the first model's."""
     proxy = start_proxy(policy=of("endless-html", "say fine p=0.6"))
     assert proxy.ask("?").status_code == 200
     endless = next(r for r in upstream.requests if r.behaviour == "endless-html")
@@ -365,7 +369,7 @@ def test_an_unused_body_is_not_left_open(start_proxy: StartProxy, upstream: Faul
 def test_when_all_fail_late_the_stream_ends_in_an_error(
     start_proxy: StartProxy, upstream: FaultyUpstream, models: list[str]
 ) -> None:
-    """After the status is out there is an error event, and nothing of another body."""
+    """When all calls fail after the status is out, the stream ends with one error event."""
     proxy = start_proxy(policy=of(*models), limits={"commit_after_s": 0.05})
     with streaming(proxy, "p=0.7", "ok") as (_, parts):
         assert next(parts) == b": ping\n\n"
@@ -388,7 +392,7 @@ def test_when_all_fail_late_the_stream_ends_in_an_error(
 def test_a_reply_of_the_other_kind_is_the_last_resort(
     start_proxy: StartProxy, models: list[str], kind: str
 ) -> None:
-    """A stream that nobody asked for is delivered only where no model gave one object."""
+    """A stream in reply to a plain request is delivered only if no model sent one object."""
     response = start_proxy(policy=of(*models)).ask("p=0.9")
     assert response.status_code == 200
     assert response.headers["content-type"].startswith(kind)
@@ -401,20 +405,20 @@ def test_a_reply_of_the_other_kind_is_the_last_resort(
 def test_responses(
     start_responses: StartProxy, responses_upstream: ResponsesUpstream, is_stream: bool
 ) -> None:
-    """On `/v1/responses` the surest response is the one that can be gone on with."""
+    """On `/v1/responses` the surest response is delivered, and its id can be continued."""
     proxy = start_responses(policy=of("say weak p=0.2", "say sure p=0.8"))
     body = {"model": "ok", "input": "?", "stream": is_stream}
     got = post_raw(f"{proxy.base_url}/responses", body)
     assert b"sure p=0.8" in got.body
     assert b"weak" not in without_any_member(got.body)
-    asked = sorted(request.json()["model"] for request in responses_upstream.received)
-    assert asked == ["say sure p=0.8", "say weak p=0.2"]
+    models = sorted(request.json()["model"] for request in responses_upstream.received)
+    assert models == ["say sure p=0.8", "say weak p=0.2"]
     assert got.headers["x-pinocchio-confidence"] == "0.8000"
     if not is_stream:
-        told = json.loads(got.body)
+        response = json.loads(got.body)
         usage = {"prompt_tokens": 3, "completion_tokens": 4}
-        assert [call["usage"] for call in told["pinocchio"]["calls"]] == [usage, usage]
-        more = {"model": "ok", "input": "more", "previous_response_id": told["id"]}
+        assert [call["usage"] for call in response["pinocchio"]["calls"]] == [usage, usage]
+        more = {"model": "ok", "input": "more", "previous_response_id": response["id"]}
         after = json.loads(post_raw(f"{proxy.base_url}/responses", more).body)
         assert after["pinocchio"]["status"] == "scored"
 
@@ -422,7 +426,7 @@ def test_responses(
 def test_what_runs_in_the_background_is_asked_once(
     start_responses: StartProxy, responses_upstream: ResponsesUpstream
 ) -> None:
-    """A response that is not there yet cannot be compared; it is asked for once, and fetched."""
+    """A background response cannot be compared, so it is asked for once and then fetched."""
     proxy = start_responses(policy=asking("{n: 3}"))
     body = {"model": "ok", "input": "p=0.6", "background": True}
     made = proxy.http.post("/v1/responses", json=body).json()
@@ -435,15 +439,15 @@ def test_what_runs_in_the_background_is_asked_once(
 
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_completions(start_responses: StartProxy, is_stream: bool) -> None:
-    """`/v1/completions` goes the same way."""
+    """`/v1/completions` delivers the surest reply as well."""
     proxy = start_responses(policy=of("say weak p=0.2", "say sure p=0.8"))
     body = {"model": "ok", "prompt": "?", "stream": is_stream}
     got = post_raw(f"{proxy.base_url}/completions", body)
     assert got.headers["x-pinocchio-confidence"] == "0.8000"
     texts = "".join(
         choice["text"]
-        for told in (events_in(got.body) if is_stream else [json.loads(got.body)])
-        for choice in told["choices"]
+        for body_or_chunk in (events_in(got.body) if is_stream else [json.loads(got.body)])
+        for choice in body_or_chunk["choices"]
     )
     assert texts == " sure p=0.8"
 
@@ -454,14 +458,14 @@ def test_messages(
     tmp_path_factory: pytest.TempPathFactory,
     is_stream: bool,
 ) -> None:
-    """On Anthropic's `/v1/messages` the bytes are the surest message's; cached tokens count."""
+    """On `/v1/messages` the surest message's bytes arrive, and cached tokens are counted."""
     running_messages.forget()
     with proxies_before(running_messages, tmp_path_factory) as start:
         proxy = start(policy=of("say weak p=0.2", "say sure p=0.8"))
         got = ask_for_message(proxy, message_asked("?", stream=is_stream))
         direct = message_asked("?", "say sure p=0.8", stream=is_stream)
-        told = ask_for_message(running_messages, direct)
-        assert without_member(got.body) == told.body
+        expected = ask_for_message(running_messages, direct)
+        assert without_member(got.body) == expected.body
         calls = member_in(got, is_stream)["calls"]
         usage = {"prompt_tokens": 28, "completion_tokens": 15}
         assert [call["usage"] for call in calls] == [usage, usage]
@@ -477,7 +481,7 @@ def best_of_n(start_proxy: StartProxy) -> LiveProxy:
 
 
 def test_best_of_n_delivers_the_surest(best_of_n: LiveProxy, upstream: FaultyUpstream) -> None:
-    """The pack asks three times; completion, stream and tool call are the surest of three."""
+    """The pack asks three times and delivers the surest completion, stream or tool call."""
     create = best_of_n.openai.chat.completions.create
     asked = question("p=0.3|p=0.8|p=0.5", "in-turn")
     completion = create(**asked)
@@ -494,7 +498,9 @@ def test_best_of_n_delivers_the_surest(best_of_n: LiveProxy, upstream: FaultyUps
 
 
 def test_best_of_n_holds_what_stays_unsure(best_of_n: LiveProxy, upstream: FaultyUpstream) -> None:
-    """Where all three are very unsure, the surest of them is held; n = 2 is asked for once."""
+    """Where all three replies are very unsure, the surest
+    of them is held; a request with n = 2 is asked once.
+    """
     create = best_of_n.openai.chat.completions.create
     held = create(**question("a p=0.1|b p=0.15|c p=0.05", "in-turn"))
     assert held.id.startswith("chatcmpl-held-")

@@ -1,4 +1,4 @@
-"""What a call cost, and how it is told."""
+"""What a call cost, and how the member reports it."""
 
 from __future__ import annotations
 
@@ -36,18 +36,20 @@ from proxy.exchange.exchange import SharedClock
 def test_tokens_have_the_same_names_for_all_formats(
     usage: Any, expected: tuple[int | None, int | None]
 ) -> None:
-    """Cached tokens count once, whoever counts them; what is no number is left out."""
-    told = tokens(usage)
-    assert (told.get("prompt_tokens"), told.get("completion_tokens")) == expected
+    """Cached tokens are counted once whichever way a
+    format counts them, and what is no number is left out.
+    """
+    counts = tokens(usage)
+    assert (counts.get("prompt_tokens"), counts.get("completion_tokens")) == expected
 
 
 def test_a_call_that_never_ended_says_so() -> None:
-    """Whom it asked and that it is unfinished is all that is told."""
+    """An unfinished call is reported with its model and as unfinished, and nothing else."""
     assert Call("m").member_json() == {"model": "m", "error": "unfinished"}
 
 
 def test_time_that_calls_share_counts_once() -> None:
-    """Three calls at once that wait 50 ms are 50 ms of upstream's time, not 150."""
+    """Shared time counts once: three calls at once of 50 ms are 50 ms of upstream's time."""
     clock = SharedClock()
     with clock, clock, clock:
         time.sleep(0.05)

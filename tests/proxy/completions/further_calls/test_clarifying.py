@@ -1,4 +1,4 @@
-"""A clarification that a model writes: its request, its mark, what stands in where it fails."""
+"""A clarification that a model writes: its request, its mark, and what replaces it on failure."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def told_in(reply: RawReply, is_stream: bool) -> tuple[str, Json]:
 def test_a_model_writes_the_question(
     start_proxy: StartProxy, upstream: FaultyUpstream, is_stream: bool, model: str
 ) -> None:
-    """The question replaces text and calls in a valid completion, and is marked as generated."""
+    """The model's question replaces text and calls, and is marked as generated."""
     proxy = start_proxy(policy=generating())
     got = proxy.post_raw(question("secret p=0.1", model, stream=is_stream, tools=[TOOL]))
     text, member = told_in(got, is_stream)
@@ -80,7 +80,9 @@ def test_a_model_writes_the_question(
 
 
 def test_the_model_is_given_the_exchange(start_proxy: StartProxy, upstream: FaultyUpstream) -> None:
-    """It gets our instructions, the question and the answer, as whoever asked, not streamed."""
+    """The model gets our instructions, the question and
+    the answer under the client's key, without a stream.
+    """
     proxy = start_proxy(policy=generating())
     headers = {"x-mine": "1", "idempotency-key": "k"}
     proxy.ask("the weather p=0.1", stream=True, temperature=0.2, headers=headers)
@@ -98,7 +100,7 @@ def test_the_model_is_given_the_exchange(start_proxy: StartProxy, upstream: Faul
 def test_an_encoded_request_is_gone_on_with(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
-    """The further request is ours and plain, whatever the client's was."""
+    """The further request is a plain one, whatever encoding the client's had."""
     proxy = start_proxy(policy=generating())
     body = gzip.compress(json.dumps(question("p=0.1")).encode())
     got = proxy.post_raw(body, content_encoding="gzip", x_faulty=f"say {WHICH} p=0.1")
@@ -110,18 +112,20 @@ def test_an_encoded_request_is_gone_on_with(
 def test_without_a_name_the_answering_model_is_asked(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
-    """`model` left out stands for the model whose reply is replaced, also after an escalation."""
+    """Without `model` the question is asked of the model
+    whose reply it replaces, also after an escalation.
+    """
     start_proxy(policy=generating(None)).ask("?", "say a p=0.1")
     escalating = generating(None, otherwise="{escalate: {to: say b p=0.2, otherwise: %s}}")
     start_proxy(policy=escalating).ask("?", "say a p=0.1")
-    asked = [request.json()["model"] for request in upstream.requests]
-    assert asked == ["say a p=0.1"] * 3 + ["say b p=0.2"] * 2
+    models = [request.json()["model"] for request in upstream.requests]
+    assert models == ["say a p=0.1"] * 3 + ["say b p=0.2"] * 2
 
 
 def test_the_least_sure_choice_is_asked_about(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
-    """With n > 1 the question is about the answer that is in doubt, and stands for all choices."""
+    """With n > 1 the question is about the least sure answer, and replaces all choices."""
     response = start_proxy(policy=generating()).ask("fine p=0.9|bad p=0.1", n=2)
     draft = upstream.requests[1].json()["messages"][1]["content"].partition("<draft>")[2]
     assert "bad p=0.1" in draft
@@ -136,15 +140,15 @@ ALWAYS = json.dumps({"clarify": {"ask": "generate", "model": f"say {WHICH}", "te
 def test_a_question_with_an_image_is_given_without_it(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
-    """What no calibrator reads has no score, and can still be asked about."""
+    """A question with an image has no score, and is clarified without the image."""
     proxy = start_proxy(policy=f"{{version: 1, name: desk, default: {ALWAYS}}}")
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     content = [{"type": "text", "text": "whose cat is this?"}, image]
     body = {"model": "ok", "messages": [{"role": "user", "content": content}]}
     assert told_in(proxy.post_raw(body), False)[0] == WHICH
-    given = upstream.requests[1].json()["messages"][1]["content"]
-    assert "whose cat is this?" in given
-    assert "base64" not in given
+    sent = upstream.requests[1].json()["messages"][1]["content"]
+    assert "whose cat is this?" in sent
+    assert "base64" not in sent
 
 
 # Where there is no question
@@ -153,7 +157,7 @@ def test_a_question_with_an_image_is_given_without_it(
 def test_an_answer_that_is_no_text_is_not_asked_about(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
-    """A reply that cannot be written down is clarified with the policy's text, without a call."""
+    """A reply that cannot become text gets the policy's clarification, without a call."""
     proxy = start_proxy(policy=f"{{version: 1, name: desk, default: {ALWAYS}}}")
     content = [{"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}]
     choice = {"index": 0, "message": {"content": content}, "finish_reason": "stop"}
@@ -188,7 +192,7 @@ def test_the_policys_text_stands_in(
     is_stream: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Where the model fails, is too slow or writes no question, the client gets the template."""
+    """If the model fails, is too slow or writes no question, the policy's text is sent."""
     monkeypatch.setattr(apply, "QUESTION_S", 0.3)
     proxy = start_proxy(policy=generating(model))
     got = proxy.post_raw(question("p=0.1", stream=is_stream))
@@ -201,7 +205,7 @@ def test_the_policys_text_stands_in(
 
 
 def test_a_template_says_that_it_is_one(start_proxy: StartProxy, upstream: FaultyUpstream) -> None:
-    """A clarification that no model writes is marked too, and costs no call."""
+    """A clarification from the policy's text is marked as a template, and costs no call."""
     policy = "{version: 1, name: desk, default: {clarify: {text: Say more.}}}"
     response = start_proxy(policy=policy).ask("p=0.1")
     assert response.headers[MARK] == "template"
@@ -212,13 +216,13 @@ def test_a_template_says_that_it_is_one(start_proxy: StartProxy, upstream: Fault
 def test_a_slow_question_is_waited_for_with_pings(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
-    """While the question is written the stream is kept alive; then it comes, whole."""
+    """Pings keep the stream alive while the question is written; then it arrives whole."""
     proxy = start_proxy(policy=generating("gated"), limits={"commit_after_s": 0.05})
     with streaming(proxy, "p=0.1", "ok") as (_, parts):
         assert next(parts) == b": ping\n\n"
         upstream.wait_for_request(2).proceed()
         rest = b"".join(parts)
-    assert text_in(rest).startswith("<asked>")  # an echo of what it was given
+    assert text_in(rest).startswith("<asked>")  # an echo of its input
     assert members_in(rest)[0]["clarification"] == "generated"
 
 
@@ -229,7 +233,7 @@ def test_a_slow_question_is_waited_for_with_pings(
 def test_responses(
     start_responses: StartProxy, responses_upstream: ResponsesUpstream, is_stream: bool
 ) -> None:
-    """On `/v1/responses` the model is asked there, and nothing is kept upstream."""
+    """On `/v1/responses` the model is asked in that format, and upstream stores nothing."""
     proxy = start_responses(policy=generating())
     body = {"model": "ok", "input": "secret p=0.1", "stream": is_stream}
     got = post_raw(f"{proxy.base_url}/responses", body)
@@ -246,7 +250,7 @@ def test_responses(
 def test_a_fetched_response_is_asked_about(
     start_responses: StartProxy, responses_upstream: ResponsesUpstream
 ) -> None:
-    """What was made in the background is clarified as it would have been at once."""
+    """A background response is clarified when it is fetched, like any other response."""
     proxy = start_responses(policy=generating())
     asked = {"model": "ok", "input": "secret p=0.1", "background": True}
     made = proxy.http.post("/v1/responses", json=asked).json()
@@ -260,7 +264,7 @@ def test_a_fetched_response_is_asked_about(
 def test_completions(
     start_responses: StartProxy, responses_upstream: ResponsesUpstream, is_stream: bool
 ) -> None:
-    """On `/v1/completions` instructions and exchange are one prompt, and length is bounded."""
+    """On `/v1/completions` instructions and exchange are one prompt with a bounded answer."""
     proxy = start_responses(policy=generating())
     body = {"model": "ok", "prompt": "secret p=0.1", "stream": is_stream}
     got = post_raw(f"{proxy.base_url}/completions", body)
@@ -277,7 +281,7 @@ def test_messages(
     tmp_path_factory: pytest.TempPathFactory,
     is_stream: bool,
 ) -> None:
-    """On `/v1/messages` the request has what Anthropic's API wants, and a message comes back."""
+    """On `/v1/messages` the request is valid for Anthropic's API, and the reply is a message."""
     running_messages.forget()
     with proxies_before(running_messages, tmp_path_factory) as start:
         proxy = start(policy=generating())
@@ -293,7 +297,7 @@ def test_messages(
 def test_only_calls_wait_where_a_question_replaces_a_call(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
-    """In a stream whose tool calls alone wait, the written question follows on the text."""
+    """Where only tool calls wait, the written question follows the text sent already."""
     policy = generating().replace("when: {", "when: {tools: any, ")
     proxy: LiveProxy = start_proxy(policy=policy)
     got = proxy.post_raw(question("p=0.1", "tools", stream=True, tools=[TOOL]))

@@ -1,4 +1,4 @@
-"""Fallback: another model answers where the one that was asked for fails, and the reply says so."""
+"""Fallback: another model answers where the requested one fails, and the reply says so."""
 
 from __future__ import annotations
 
@@ -63,6 +63,9 @@ def models_asked(upstream: FaultyUpstream) -> list[str]:
 def test_another_model_answers_and_the_reply_says_so(
     start: Start, upstream: FaultyUpstream, failing: str, is_stream: bool
 ) -> None:
+    """A failing model's request goes to the fallback
+    with the fallback's key; header and member name both.
+    """
     proxy = start()
     asked = question("p=0.9", failing, stream=is_stream)
     got = proxy.post_raw(asked, **{"accept-encoding": "gzip"})
@@ -98,7 +101,7 @@ def test_the_record_has_both_calls_and_the_model_that_answered(start: Start) -> 
 def test_the_surest_call_of_a_policy_goes_on_from_the_fallback(
     start: Start, upstream: FaultyUpstream
 ) -> None:
-    """A policy that escalates does so from the reply of the model that stepped in."""
+    """A policy escalates from the reply of the fallback model."""
     rule = '{name: r, when: {confidence: {below: 0.7}}, then: {escalate: {to: ["say it p=0.8"]}}}'
     proxy = start(policy=f"{{version: 1, name: p, rules: [{rule}], default: deliver}}")
     member = proxy.ask("p=0.9", model="status-500").json()["pinocchio"]
@@ -126,6 +129,7 @@ def test_errors_that_the_route_does_not_name_are_relayed(
 def test_where_nobody_answers_the_first_error_is_relayed(
     start: Start, upstream: FaultyUpstream
 ) -> None:
+    """Where every model fails, status and body are the first model's."""
     proxy = start(to=["status-502", "say"])
     direct = httpx.post(
         f"{upstream.base_url}/chat/completions", json=question("x", "status-503"), trust_env=False
@@ -170,6 +174,7 @@ def test_nobody_in_time_is_a_timeout(start: Start, upstream: FaultyUpstream) -> 
 def test_a_body_that_is_packed_goes_to_the_other_model_unpacked(
     start: Start, upstream: FaultyUpstream
 ) -> None:
+    """An encoded body goes to the fallback model decoded."""
     proxy = start(first=f"http://127.0.0.1:{free_port()}/v1")
     body = gzip.compress(json.dumps(question("p=0.9", "any")).encode())
     got = proxy.http.post(
@@ -189,7 +194,9 @@ def test_a_body_that_is_packed_goes_to_the_other_model_unpacked(
 def test_what_one_upstream_keeps_is_asked_of_no_other(
     start: Start, upstream: FaultyUpstream
 ) -> None:
-    """A response's id means nothing elsewhere, or somebody else's response."""
+    """A request that names an upstream's stored response is not sent to
+    another upstream, where the id has no meaning or is somebody else's.
+    """
     proxy = start()
     asked = {"model": "status-500", "input": "x", "previous_response_id": "resp_1"}
     got = proxy.http.post("/v1/responses", json=asked)
@@ -204,14 +211,16 @@ def test_what_one_upstream_keeps_is_asked_of_no_other(
 
 def test_a_name_that_no_header_can_carry_is_written_in_ascii(start: Start) -> None:
     got = start().http.post("/v1/chat/completions", json=question("x", "status-500 größe\r\n%"))
-    told = got.headers.get("x-pinocchio-fallback-from", "")
-    assert told == "" or told == "status-500 gr%C3%B6%C3%9Fe%0D%0A%25"
+    named = got.headers.get("x-pinocchio-fallback-from", "")
+    assert named == "" or named == "status-500 gr%C3%B6%C3%9Fe%0D%0A%25"
 
 
 def test_a_client_that_leaves_takes_both_calls_with_it(
     start: Start, upstream: FaultyUpstream
 ) -> None:
-    """The first model's error is open until it is known whether it is the one to relay."""
+    """A client that leaves ends both calls: the first model's
+    error stays open until it is clear whether it is relayed.
+    """
     proxy = start(to=["slow"], on=["5xx"])
     body = question("x", "status-500") | {"stream": True}
     with pytest.raises(httpx.ReadTimeout):

@@ -1,4 +1,4 @@
-"""What a judge's reply says: P(correct) by one token, or in words; anything else says nothing."""
+"""What a judge's reply says: P(correct) by one token or in words; other replies say nothing."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def said(text: Any, *tops: dict[str, float], **more: Any) -> Choice:
     ],
 )
 def test_words(text: Any, probability: float | None) -> None:
-    """One number, and nothing else; where True or False stands with it, both must agree."""
+    """Words must be one number only; if True or False is beside it, both must agree."""
     assert by_words(said(text)) == probability
 
 
 @pytest.mark.parametrize("refusal", [{"is_refusal": True}, {"finish_reason": "content_filter"}])
 def test_a_refusal_is_no_word(refusal: dict[str, Any]) -> None:
-    """Whatever text comes with it."""
+    """A refusal says nothing, whatever text comes with it."""
     choice = said("True 83", {"True": 0.9, "False": 0.1})
     for name, value in refusal.items():
         setattr(choice, name, value)
@@ -79,22 +79,22 @@ def test_a_refusal_is_no_word(refusal: dict[str, Any]) -> None:
         ("True 83", [{"True": 0.6, "False": 0.3}], 2 / 3),
         ("False 7", [{"False": 0.6, "True": 0.3, " true": 0.1}], 0.4),
         ("True", [{"\n": 0.9}, {" True": 0.8, "False": 0.2}], 0.8),
-        ("True 83", [{"True": 0.9}], 0.9),  # the other one is among the rest
+        ("True 83", [{"True": 0.9}], 0.9),  # the alternative is among the rest
         ("True 83", [{"True": 1.0}], 1.0),
-        ("True 83", [{"Tr": 0.9}], None),  # its words count then
+        ("True 83", [{"Tr": 0.9}], None),  # the words count then
         ("True 83 I think", [{"True": 0.9}], None),
         ("83", [{"83": 0.9}], None),
         ("True 83", [], None),
     ],
 )
 def test_one_token(text: str, tops: list[dict[str, float]], probability: float | None) -> None:
-    """P(True) among True and False, however they are spelt, by the first token that is no space."""
+    """P(True) counts all spellings of True and False at the first token that is no space."""
     found = by_log_probabilities(said(text, *tops))
     assert found == (None if probability is None else pytest.approx(probability))
 
 
 def test_completions_say_it_otherwise() -> None:
-    """The legacy form, in three lists."""
+    """The legacy form of log-probabilities, in three lists, gives the same."""
     logprobs = {
         "tokens": ["True", " 83"],
         "token_logprobs": [math.log(0.75), -0.1],
@@ -106,7 +106,7 @@ def test_completions_say_it_otherwise() -> None:
 
 
 def test_responses_say_it_beside_each_text() -> None:
-    """Those of all texts of an answer, in their order; without any there is none."""
+    """Log-probabilities of `/v1/responses` are those of all texts in order, or None."""
     parts = [
         {"type": "output_text", "text": word, "logprobs": [{"token": word, "logprob": lowest}]}
         for word, lowest in (("True", -0.5), (" 83", -1.5))
@@ -125,7 +125,7 @@ def test_responses_say_it_beside_each_text() -> None:
     "value", [None, "x", True, math.nan, 0.5, math.inf, [], {}], ids=lambda each: str(each)
 )
 def test_what_is_no_log_probability_is_not_there(value: Any) -> None:
-    """A server's own idea of a number is passed over; what is impossible counts as the lowest."""
+    """A log-probability that is no number is skipped; an impossible one counts as the lowest."""
     listed = [{"token": "a", "logprob": value}, {"token": "b", "logprob": -1.0}]
     assert summary(Choice(0, {}, None, {"content": listed})) == (-1.0, -1.0)
     impossible = [{"token": "a", "logprob": -math.inf}]
@@ -146,7 +146,9 @@ named = st.dictionaries(
 
 @given(named, st.text(max_size=20))
 def test_whatever_an_upstream_sends_nothing_breaks(logprobs: dict[str, Any], text: str) -> None:
-    """P(correct) is from 0 to 1 or absent; every log-probability is finite and at most 0."""
+    """Whatever an upstream sends, P(correct) is from 0 to 1 or
+    None, and every log-probability is finite and at most 0.
+    """
     choice = Choice(0, {"content": text}, "stop", logprobs)
     assert all(LOWEST <= token.logprob <= 0 for token in tokens_of(choice))
     for found in (by_words(choice), by_log_probabilities(choice)):

@@ -1,4 +1,4 @@
-"""A policy's `second_opinion`: others answer the same question, and the number knows what."""
+"""A policy's `second_opinion`: others answer the same question, and the number includes it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def models_asked(upstream: FaultyUpstream) -> list[str]:
     return [request.json()["model"] for request in upstream.requests]
 
 
-# What becomes of the number
+# The number
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
@@ -90,7 +90,7 @@ def test_the_first_reply_arrives_with_the_number_that_knows_both(
     confidence: float,
     agreement: str,
 ) -> None:
-    """The reply's bytes are its own; the number's name says that it stands on more."""
+    """The reply's bytes are unchanged; the calibrator's name says that the number knows both."""
     proxy = start_proxy(policy=seeking(of(other), UNSURE), scorer=HearingScorer())
     asked = question("Paris p=0.6", stream=is_stream)
     got = proxy.post_raw(asked)
@@ -119,7 +119,7 @@ def test_the_first_reply_arrives_with_the_number_that_knows_both(
 def test_rules_look_at_the_number_that_knows_both(
     start_proxy: StartProxy, other: str, action: str
 ) -> None:
-    """What agrees lets a reply through, what differs has it held; the record says of what kind."""
+    """Agreement lets a reply through, a difference has it held; the record names which."""
     proxy = start_proxy(policy=seeking(of(other), UNSURE), scorer=HearingScorer())
     response = proxy.ask("Paris p=0.45" if other == SAME else "Paris p=0.55")
     assert response.headers["x-pinocchio-action"] == action
@@ -132,7 +132,7 @@ def test_rules_look_at_the_number_that_knows_both(
 
 
 def test_where_nothing_is_told_the_number_has_its_own_name(start_proxy: StartProxy) -> None:
-    """An opinion that says nothing is evidence too, and is told as such."""
+    """An opinion without content is evidence too, and the calibrator's name says so."""
     proxy = start_proxy(policy=seeking(of("say 12")), scorer=HearingScorer())
     member = proxy.ask("Paris p=0.6").json()["pinocchio"]
     assert (member["confidence"], member["calibrator"]) == (0.6, KNOWING)
@@ -142,7 +142,7 @@ def test_where_nothing_is_told_the_number_has_its_own_name(start_proxy: StartPro
 def test_each_choice_has_its_own_evidence_for_one_call(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
-    """With n > 1 another model is asked once, for one choice."""
+    """With n > 1 another model is asked once, and each choice is compared with its reply."""
     proxy = start_proxy(policy=seeking(of(SAME)), scorer=HearingScorer())
     member = proxy.ask("Paris p=0.6|London p=0.6", n=2).json()["pinocchio"]
     assert [choice["confidence"] for choice in member["choices"]] == [0.8, 0.5]
@@ -152,21 +152,21 @@ def test_each_choice_has_its_own_evidence_for_one_call(
 def test_several_others_count_in_any_order(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
-    """`n` replies of all that are named, in turn; all at the same time."""
+    """All named models are asked in turn for `n` replies, at the same time."""
     proxy = start_proxy(policy=seeking(of(SAME, OTHER, n=3)), scorer=HearingScorer())
     member = proxy.ask("Paris p=0.5").json()["pinocchio"]
     assert sorted(models_asked(upstream)[1:]) == sorted([SAME, OTHER, SAME])
     assert member["confidence"] == 0.8
 
 
-# Who is asked, and when
+# When others are asked
 
 
 @pytest.mark.parametrize(("confidence", "is_asked"), [(0.2, False), (0.6, True), (0.95, False)])
 def test_only_replies_in_the_band_are_asked_about(
     start_proxy: StartProxy, upstream: FaultyUpstream, confidence: float, is_asked: bool
 ) -> None:
-    """Elsewhere nobody is asked, nothing is told, and the number has its own name."""
+    """Outside the band no other model is asked, and the number keeps its own name."""
     band = of(SAME, when={"confidence": {"between": [0.3, 0.9]}})
     proxy = start_proxy(policy=seeking(band, UNSURE), scorer=HearingScorer())
     response = proxy.ask(f"London p={confidence}")
@@ -179,7 +179,7 @@ def test_only_replies_in_the_band_are_asked_about(
 def test_near_threshold_takes_the_band_from_the_rules(
     start_proxy: StartProxy, upstream: FaultyUpstream, confidence: float, is_asked: bool
 ) -> None:
-    """Others are asked where they could lead to the other side of a rule's threshold."""
+    """`near_threshold` asks others where they could move the number across a threshold."""
     policy = seeking(of(SAME, when="near_threshold"), UNSURE)
     proxy = start_proxy(policy=policy, scorer=HearingScorer())
     proxy.ask(f"Paris p={confidence}")
@@ -189,7 +189,7 @@ def test_near_threshold_takes_the_band_from_the_rules(
 def test_a_model_is_not_asked_about_its_own_reply(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
-    """Of several, the one that answered is left out."""
+    """The model that answered is not asked for its own opinion."""
     proxy = start_proxy(policy=seeking(of(SAME, OTHER)), scorer=HearingScorer())
     proxy.ask("?", SAME)
     assert models_asked(upstream) == [SAME, OTHER]
@@ -198,21 +198,21 @@ def test_a_model_is_not_asked_about_its_own_reply(
 def test_with_the_request_all_are_asked_at_once(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
-    """`start: with` does not wait for the reply."""
+    """With `start: with` all models are asked together with the request."""
     proxy = start_proxy(policy=seeking(of("gated", start="with"), UNSURE), scorer=HearingScorer())
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(proxy.ask, "Paris p=0.5", "slow")
+        asking = pool.submit(proxy.ask, "Paris p=0.5", "slow")
         upstream.wait_for_request(2)
         assert sorted(models_asked(upstream)) == ["gated", "slow"]
         for request in list(upstream.requests):
             request.proceed()
-    assert asked.result().json()["pinocchio"]["confidence"] == 0.7
+    assert asking.result().json()["pinocchio"]["confidence"] == 0.7
 
 
 def test_who_leaves_gives_up_the_opinion_too(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
-    """A client that closes its connection ends what was asked on its behalf."""
+    """When a client leaves, the calls for opinions end as well."""
     proxy = start_proxy(policy=seeking(of("slow"), UNSURE), scorer=HearingScorer())
     with socket.create_connection(("127.0.0.1", proxy.port)) as client:
         body = json.dumps(question("Paris p=0.6")).encode()
@@ -237,7 +237,7 @@ def test_who_leaves_gives_up_the_opinion_too(
 def test_who_fails_or_hangs_changes_nothing(
     start_proxy: StartProxy, upstream: FaultyUpstream, start: str, other: str, error: str
 ) -> None:
-    """The reply goes out with its own number, no later than the policy says."""
+    """A model that fails or hangs changes no number; the reply is sent by the deadline."""
     policy = seeking(of(other, start=start, within="1s"), UNSURE)
     proxy = start_proxy(policy=policy, scorer=HearingScorer())
     began = time.monotonic()
@@ -261,7 +261,7 @@ def test_who_fails_or_hangs_changes_nothing(
 def test_a_calibrator_that_reads_no_others_asks_nobody(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
-    """Nothing is paid for that nobody reads; the log says so once."""
+    """With a calibrator that reads no other replies nobody is asked; the log says so once."""
     proxy = start_proxy(policy=seeking(of(SAME)), scorer=WordScorer("deaf@1"))
     with capture_logs() as lines:
         for _ in range(2):
@@ -271,14 +271,14 @@ def test_a_calibrator_that_reads_no_others_asks_nobody(
 
 
 def test_shadow_mode_asks_nobody(start_proxy: StartProxy, upstream: FaultyUpstream) -> None:
-    """A policy in shadow changes nothing, the bill included."""
+    """A policy in shadow mode asks nobody."""
     proxy = start_proxy(policy=seeking(of(SAME), mode="shadow"), scorer=HearingScorer())
     proxy.ask("Paris p=0.6")
     assert len(upstream.requests) == 1
 
 
 def test_no_client_can_ask_for_a_policy_that_asks(start_proxy: StartProxy) -> None:
-    """What costs money is the operator's to switch on."""
+    """A client cannot select a policy with second opinions, which cost money."""
     proxy = start_proxy(
         policy="{version: 1, name: plain, default: deliver}", scorer=HearingScorer()
     )
@@ -292,7 +292,7 @@ def test_no_client_can_ask_for_a_policy_that_asks(start_proxy: StartProxy) -> No
 def test_a_stream_that_nothing_holds_goes_on_live(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
-    """Text is not kept back for an opinion; the number that knows it can be fetched later."""
+    """A stream that nothing holds stays live; the number with the opinion can be fetched later."""
     proxy = start_proxy(policy=seeking(of("slow")), scorer=HearingScorer())
     with streaming(proxy, "Paris p=0.6", "ok") as (response, parts):
         rest = b"".join(parts)
@@ -312,7 +312,7 @@ def test_a_stream_that_nothing_holds_goes_on_live(
 def test_tool_calls_are_compared_and_never_run(
     start_proxy: StartProxy, upstream: FaultyUpstream, is_stream: bool
 ) -> None:
-    """The other model is offered the same tools; what goes out is the first model's call."""
+    """The other model gets the same tools, and the reply has the first model's call."""
     rule = "{name: calls, when: {tools: any, confidence: {below: 0.99}}, then: hold}"
     proxy = start_proxy(policy=seeking(of(SAME), rule), scorer=HearingScorer())
     fields = {"tools": [TOOL], "stream": is_stream}
@@ -321,20 +321,20 @@ def test_tool_calls_are_compared_and_never_run(
     assert (b"held_for_review" in got.body) or got.status == 422
 
 
-# Other surfaces
+# Other formats
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_messages(
     running_messages: MessagesUpstream, tmp_path_factory: pytest.TempPathFactory, is_stream: bool
 ) -> None:
-    """Anthropic's messages are asked about as chat is."""
+    """On `/v1/messages` another model is asked as in chat."""
     running_messages.forget()
     with proxies_before(running_messages, tmp_path_factory) as start:
         proxy = start(policy=seeking(of(SAME), UNSURE), scorer=HearingScorer())
         got = ask_for_message(proxy, message_asked("Paris p=0.6", stream=is_stream))
-        told = ask_for_message(running_messages, message_asked("Paris p=0.6", stream=is_stream))
-        assert without_member(got.body) == told.body
+        expected = ask_for_message(running_messages, message_asked("Paris p=0.6", stream=is_stream))
+        assert without_member(got.body) == expected.body
         assert got.headers["x-pinocchio-confidence"] == "0.8000"
 
 
@@ -342,7 +342,7 @@ def test_messages(
 def test_responses_leave_nothing_behind(
     start_responses: StartProxy, responses_upstream: ResponsesUpstream, is_stream: bool
 ) -> None:
-    """What another model answers is not stored at upstream's."""
+    """On `/v1/responses` upstream does not store what another model answers."""
     proxy = start_responses(policy=seeking(of(SAME), UNSURE), scorer=HearingScorer())
     got = ask_for_response(proxy, text="Paris p=0.6", stream=is_stream)
     assert got.headers["x-pinocchio-confidence"] == "0.8000"
@@ -361,7 +361,7 @@ def test_responses_leave_nothing_behind(
 def test_what_upstream_would_act_on_is_not_asked_twice(
     start_responses: StartProxy, responses_upstream: ResponsesUpstream, fields: Json
 ) -> None:
-    """Tools that upstream runs itself run once, and a conversation grows by one reply."""
+    """Requests with upstream's own tools or its stored conversation are asked once."""
     proxy = start_responses(policy=seeking(of(SAME)), scorer=HearingScorer())
     got = ask_for_response(proxy, text="Paris p=0.6", **fields)
     assert len(responses_upstream.received) == 1
@@ -369,11 +369,11 @@ def test_what_upstream_would_act_on_is_not_asked_twice(
     assert [call.get("error") for call in calls if "purpose" in call] in (["has_effects"], [])
 
 
-# Replies that are there anyway
+# Replies that exist already
 
 
 def test_an_escalation_uses_both_replies(start_proxy: StartProxy, upstream: FaultyUpstream) -> None:
-    """The kept reply is the surer one by its text; its number knows what the other one said."""
+    """The reply that is surer by its own text is kept; its number includes the other one."""
     then = f"{{escalate: {{to: {json.dumps(OTHER)}, otherwise: hold}}}}"
     rule = f"{{name: unsure, when: {{confidence: {{below: 0.5}}}}, then: {then}}}"
     policy = f"{{version: 1, name: up, rules: [{rule}], default: deliver}}"
@@ -387,7 +387,7 @@ def test_an_escalation_uses_both_replies(start_proxy: StartProxy, upstream: Faul
 def test_an_escalation_takes_the_opinion_that_is_there(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
-    """A model that was asked for its opinion is not asked again for its reply."""
+    """A model that gave its opinion is not asked again when the reply is escalated to it."""
     then = f"{{escalate: {{to: {json.dumps(OTHER)}}}}}"
     rule = f"{{name: unsure, when: {{confidence: {{below: 0.5}}}}, then: {then}}}"
     proxy = start_proxy(policy=seeking(of(OTHER), rule), scorer=HearingScorer())
@@ -398,17 +398,19 @@ def test_an_escalation_takes_the_opinion_that_is_there(
 
 
 def test_best_of_n_uses_all_replies(start_proxy: StartProxy) -> None:
-    """The surest reply by its text is kept; the others agree or differ."""
+    """The reply that is surest by its own text is kept; the others agree or differ."""
     ask = json.dumps({"models": [SAME, OTHER, "say Paris p=0.2"]})
     policy = f"{{version: 1, name: best, ask: {ask}, default: deliver}}"
     member = start_proxy(policy=policy, scorer=HearingScorer()).ask("?").json()["pinocchio"]
-    said = [each["agreement"] for each in member["evidence"][0]["opinions"]]
-    assert said == ["differ", "agree"]
+    agreements = [each["agreement"] for each in member["evidence"][0]["opinions"]]
+    assert agreements == ["differ", "agree"]
     assert member["confidence"] == 1.0
 
 
 def test_a_recalibration_stands_on_replies_alone(start_proxy: StartProxy, tmp_path: Path) -> None:
-    """What others say moves what the calibrator said, and `before` is what would have been told."""
+    """With a recalibration of single replies, other opinions move the
+    calibrator's own number, and `before` is the recalibrated one.
+    """
     path = tmp_path / "curve.json"
     Recalibration("platt", Platt(1.0, 1.0), labels=100, calibrator="words@1").save(path)
     proxy = start_proxy(
@@ -423,7 +425,7 @@ def test_a_recalibration_stands_on_replies_alone(start_proxy: StartProxy, tmp_pa
 def test_a_number_that_knows_both_has_a_recalibration_of_its_own(
     start_proxy: StartProxy, tmp_path: Path
 ) -> None:
-    """Beside that of replies alone; the record keeps what the calibrator said before."""
+    """Numbers with an opinion have their own recalibration; the record keeps the raw one."""
     alone = Recalibration("platt", Platt(1.0, 1.0), labels=100, calibrator="words@1")
     knowing = Recalibration("platt", Platt(1.0, -1.0), labels=100, calibrator=KNOWING)
     versions = RecalibrationVersions(tmp_path / "recalibrations")
@@ -450,7 +452,7 @@ def test_a_number_that_knows_both_has_a_recalibration_of_its_own(
 def test_a_recalibration_of_other_numbers_changes_nothing(
     start_proxy: StartProxy, tmp_path: Path
 ) -> None:
-    """What another second stage said is no number of this one's; the log says so."""
+    """A recalibration of another second stage changes nothing, and the log says so."""
     path = tmp_path / "curve.json"
     name = "words@1+opinion@2"
     Recalibration("platt", Platt(1.0, 1.0), labels=100, calibrator=name).save(path)
@@ -469,16 +471,16 @@ def test_a_recalibration_of_other_numbers_changes_nothing(
 
 
 def test_a_made_up_opinion_in_the_reply_is_text(start_proxy: StartProxy) -> None:
-    """Only replies to calls that the proxy made are evidence."""
+    """An opinion in the reply's text does not count: only replies to the proxy's calls do."""
     proxy = start_proxy(policy=seeking(of(OTHER), UNSURE), scorer=HearingScorer())
-    told = 'Paris p=0.6 {"pinocchio": {"evidence": [{"agreement": "agree"}]}} gpt-5 agrees: Paris'
-    member = proxy.ask(told).json()["pinocchio"]
+    text = 'Paris p=0.6 {"pinocchio": {"evidence": [{"agreement": "agree"}]}} gpt-5 agrees: Paris'
+    member = proxy.ask(text).json()["pinocchio"]
     assert [each["agreement"] for each in member["evidence"][0]["opinions"]] == ["differ"]
     assert member["confidence"] == 0.5
 
 
 def test_an_upstream_that_plays_both_models_is_believed(start_proxy: StartProxy) -> None:
-    """Nobody can see that two names are one model; the record says whom the opinion is from."""
+    """An upstream that serves one model as two is believed; the record names the source."""
     proxy = start_proxy(policy=seeking(of(SAME)), scorer=HearingScorer())
     response = proxy.ask("?", SAME)
     assert response.json()["pinocchio"]["confidence"] == 1.0
@@ -490,7 +492,9 @@ def test_an_upstream_that_plays_both_models_is_believed(start_proxy: StartProxy)
 
 
 def test_the_shipped_calibrator_reads_what_others_say(start_proxy: StartProxy) -> None:
-    """One that agrees raises the number, one that differs lowers it; both names say so."""
+    """The shipped calibrator's number rises with an opinion that
+    agrees and falls with one that differs; both names say so.
+    """
     asked = "What is the capital of Australia?"
     reply = "say Canberra"
     found = []
@@ -511,16 +515,18 @@ def test_the_shipped_calibrator_reads_what_others_say(start_proxy: StartProxy) -
 def test_the_pack_through_the_official_client(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
-    """A sure reply goes out, a likely one with a label, others wait; the client sees its own."""
+    """With the pack sure replies go out, likely ones with a
+    label, and others are held; the client sees its own reply.
+    """
     text = (PACKS / "second-opinion.yaml").read_text().replace("gpt-5-mini", SAME)
     proxy = start_proxy(policy=text, scorer=HearingScorer())
     actions = {}
-    for told in ("Paris p=0.75", "Paris p=0.5", "London p=0.65", "Paris p=0.97"):
+    for answer in ("Paris p=0.75", "Paris p=0.5", "London p=0.65", "Paris p=0.97"):
         reply = proxy.openai.chat.completions.create(
-            model="ok", messages=[{"role": "user", "content": told}]
+            model="ok", messages=[{"role": "user", "content": answer}]
         )
         member = (reply.model_extra or {})["pinocchio"]
-        actions[told] = member["action"], member["confidence"], len(member.get("calls", ()))
+        actions[answer] = member["action"], member["confidence"], len(member.get("calls", ()))
     assert actions == {
         "Paris p=0.75": ("deliver", 0.95, 2),
         "Paris p=0.5": ("annotate", 0.7, 2),
@@ -530,7 +536,7 @@ def test_the_pack_through_the_official_client(
 
 
 def asked_of_the_pack(text: str) -> dict[str, Json]:
-    """One question in all shapes: whole, streamed, with n > 1, and with tools."""
+    """Return one question in all shapes: whole, streamed, with n > 1, and with tools."""
     tools = {"tools": [TOOL]}
     return {
         "whole": question(text),
@@ -555,7 +561,9 @@ def asked_of_the_pack(text: str) -> dict[str, Json]:
 def test_the_pack_with_a_second_model_that_disagrees_or_does_not_answer(
     start_proxy: StartProxy, upstream: FaultyUpstream, other: str, told: str
 ) -> None:
-    """In every shape: the first model's reply, one more call at most, and the stated deadline."""
+    """In every shape the client gets the first model's reply
+    after at most one more call and within the deadline.
+    """
     text = (PACKS / "second-opinion.yaml").read_text()
     text = text.replace("gpt-5-mini", json.dumps(other)).replace("within: 20s", "within: 1s")
     proxy = start_proxy(policy=text, scorer=HearingScorer())

@@ -1,4 +1,4 @@
-"""Replies whose status goes out before they are known: what keeps them alive, and how they end."""
+"""Replies whose status goes out early: what keeps the connection alive, and how they end."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ SCHEMA = {"response_format": {"type": "json_object"}}
 
 
 class SlowUpstream(ScriptedUpstream):
-    """Answers a request that wants no stream with JSON in two chunks, a wait between them."""
+    """Answers a plain request with JSON in two chunks and a wait between them."""
 
     def forget(self) -> None:
         super().forget()
@@ -61,7 +61,7 @@ class SlowUpstream(ScriptedUpstream):
         self.breaks_off = False
         self.answers_late = False
         self.status = 200
-        self.json_models: set[str] = set()  # which never stream
+        self.json_models: set[str] = set()  # models that never stream
 
     def respond(self, request: Received) -> Response:
         model = str(request.json()["model"])
@@ -94,14 +94,14 @@ def start(running: SlowUpstream, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 def policy(then: str, more: str = "") -> str:
-    """Return a policy that does `then` with what is unsure."""
+    """Return a policy that does `then` with unsure replies."""
     rule = f"{{name: unsure, when: {{confidence: {{below: 0.3}}}}, then: {then}}}"
     return f"version: 1\nname: desk\n{more}\nrules: [{rule}]\ndefault: deliver\n"
 
 
-def completion(said: str) -> bytes:
-    """As upstream writes it."""
-    choice = {"index": 0, "message": {"role": "assistant", "content": said}}
+def completion(text: str) -> bytes:
+    """Return a completion as upstream writes it."""
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}}
     head = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1.0, "model": "m-2099"}
     return json.dumps({**head, "choices": [{**choice, "finish_reason": "stop"}]}).encode()
 
@@ -141,7 +141,7 @@ def late_stream(proxy: LiveProxy, upstream: SlowUpstream, said: str, **fields: A
 
 
 def test_a_late_body_follows_white_space(start: StartProxy, upstream: SlowUpstream) -> None:
-    """Behind the white space is upstream's body with the outcome in its member."""
+    """After the white space the body is upstream's, with the outcome in its member."""
     proxy = start(policy=policy("hold"), limits=EARLY)
     upstream.body = completion("p=0.9")
     got = late_json(proxy, upstream)
@@ -157,11 +157,11 @@ def test_a_late_body_follows_white_space(start: StartProxy, upstream: SlowUpstre
 
 
 def test_a_late_stream_follows_comments(start: StartProxy, upstream: SlowUpstream) -> None:
-    """Behind the comments are upstream's events with the outcome on the finish chunk."""
+    """After the comments the events are upstream's, with the outcome on the finish chunk."""
     proxy = start(policy=policy("hold"), limits=EARLY)
     got = late_stream(proxy, upstream, "p=0.9")
-    told = b"".join(step for step in upstream.steps if isinstance(step, bytes))
-    assert without_member(bytes(got.seen).replace(PING, b"")) == told
+    events = b"".join(step for step in upstream.steps if isinstance(step, bytes))
+    assert without_member(bytes(got.seen).replace(PING, b"")) == events
     assert members_in(bytes(got.seen))[0]["confidence"] == 0.9
     assert got.is_whole
 
@@ -171,29 +171,31 @@ def test_a_late_stream_follows_comments(start: StartProxy, upstream: SlowUpstrea
 def test_a_late_body_is_decoded(
     start: StartProxy, upstream: SlowUpstream, encoding: str, attach: bool
 ) -> None:
-    """White space cannot stand before an encoded body, so it comes as identity."""
+    """A late body is sent decoded, since white space cannot precede an encoded one."""
     proxy = start(policy=policy("hold"), limits=EARLY, attach={"body": attach})
-    told = completion("p=0.9")
-    upstream.body = ENCODERS[encoding](told)
+    body = completion("p=0.9")
+    upstream.body = ENCODERS[encoding](body)
     upstream.headers = (*JSON, ("Content-Encoding", encoding))
     got = late_json(proxy, upstream)
     assert "content-encoding" not in got.fields
-    assert without_member(bytes(got.seen).lstrip(b" ")) == told
+    assert without_member(bytes(got.seen).lstrip(b" ")) == body
 
 
 @pytest.mark.parametrize("observes", [True, False])
 def test_late_json_that_is_no_completion(
     start: StartProxy, upstream: SlowUpstream, observes: bool
 ) -> None:
-    """It arrives as it was where the policy only observes, else the body breaks off."""
+    """Late JSON that is no completion arrives unchanged where
+    the policy only observes; otherwise the body breaks off.
+    """
     more = "mode: shadow" if observes else ""
     proxy = start(policy=policy("hold", more), limits=EARLY)
-    told = b'{"something": "else", "n": 1.0}'
-    upstream.body = ENCODERS["gzip"](told)
+    body = b'{"something": "else", "n": 1.0}'
+    upstream.body = ENCODERS["gzip"](body)
     upstream.headers = (*JSON, ("Content-Encoding", "gzip"))
     got = late_json(proxy, upstream)
     assert got.is_whole is observes
-    assert bytes(got.seen).strip() == (told if observes else b"")
+    assert bytes(got.seen).strip() == (body if observes else b"")
 
 
 # Held and blocked
@@ -204,25 +206,25 @@ def test_late_json_that_is_no_completion(
 def test_a_late_hold_of_a_body_is_a_placeholder(
     start: StartProxy, upstream: SlowUpstream, reply: str, fields: Fields
 ) -> None:
-    """Once white space is out there is no status left for an error: the placeholder says it."""
+    """Once white space is out a hold can have no error status, so the body is the placeholder."""
     proxy = start(policy=policy(f"{{hold: {{reply: {reply}}}}}"), limits=EARLY)
     upstream.body = completion("secret p=0.1")
     got = late_json(proxy, upstream, **fields)
-    told = json.loads(got.seen)
+    body = json.loads(got.seen)
     assert (got.is_whole, b"secret" in got.seen) == (True, False)
-    assert told["choices"][0]["finish_reason"] == "content_filter"
-    assert (told["pinocchio"]["action"], told["pinocchio"]["review_id"]) == ("hold", told["id"])
+    assert body["choices"][0]["finish_reason"] == "content_filter"
+    assert (body["pinocchio"]["action"], body["pinocchio"]["review_id"]) == ("hold", body["id"])
     row = recorded(proxy, got.fields["x-pinocchio-request-id"])
-    assert (row["status"], row["action"], row["review_id"]) == (200, "hold", told["id"])
+    assert (row["status"], row["action"], row["review_id"]) == (200, "hold", body["id"])
 
 
 def test_a_late_block_of_a_body(start: StartProxy, upstream: SlowUpstream) -> None:
-    """A blocked body becomes a completion that says so and has nothing of the answer."""
+    """A late block of a body is a completion that says so and has nothing of the answer."""
     proxy = start(policy=policy("block"), limits=EARLY)
     upstream.body = completion("secret p=0.1")
     got = late_json(proxy, upstream)
-    told = json.loads(got.seen)
-    assert (told["choices"][0]["finish_reason"], told["pinocchio"]["action"]) == (
+    body = json.loads(got.seen)
+    assert (body["choices"][0]["finish_reason"], body["pinocchio"]["action"]) == (
         "content_filter",
         "block",
     )
@@ -236,7 +238,9 @@ def test_a_late_block_of_a_body(start: StartProxy, upstream: SlowUpstream) -> No
 def test_a_late_error_of_a_stream_is_an_event(
     start: StartProxy, upstream: SlowUpstream, then: str, code: str
 ) -> None:
-    """A late hold that is an error, or a block, is an error event, without [DONE]; status 200."""
+    """A late block of a stream, or a hold with an error,
+    is an error event without [DONE], under status 200.
+    """
     proxy = start(policy=policy(then), limits=EARLY)
     got = late_stream(proxy, upstream, "secret p=0.1")
     [error] = events_in(bytes(got.seen))
@@ -247,7 +251,7 @@ def test_a_late_error_of_a_stream_is_an_event(
 
 
 def test_a_late_placeholder_of_a_stream(start: StartProxy, upstream: SlowUpstream) -> None:
-    """A late hold of text is the placeholder's stream, whole."""
+    """A late hold of a text stream is the whole stream of the placeholder."""
     proxy = start(policy=policy("hold"), limits=EARLY)
     got = late_stream(proxy, upstream, "secret p=0.1")
     assert events_in(bytes(got.seen))[-1]["choices"][0]["finish_reason"] == "content_filter"
@@ -259,7 +263,9 @@ def test_a_late_placeholder_of_a_stream(start: StartProxy, upstream: SlowUpstrea
 
 
 def test_half_a_late_body_breaks_off(start: StartProxy, upstream: SlowUpstream) -> None:
-    """Where upstream breaks off, so does the body: no client takes white space for an answer."""
+    """Where upstream breaks off a late body, the body breaks
+    off too, so no client takes white space for an answer.
+    """
     proxy = start(policy=policy("hold"), limits=EARLY)
     upstream.body, upstream.breaks_off = completion("p=0.9"), True
     got = late_json(proxy, upstream)
@@ -269,7 +275,7 @@ def test_half_a_late_body_breaks_off(start: StartProxy, upstream: SlowUpstream) 
 
 
 def test_half_a_late_stream_is_an_error_event(start: StartProxy, upstream: SlowUpstream) -> None:
-    """Where upstream breaks off, the stream says so, without the text that no policy saw whole."""
+    """A late stream that upstream breaks off ends with an error, without undecided text."""
     proxy = start(policy=policy("hold"), limits=EARLY)
     upstream.steps = [text("p=0.9")[1], Wait(), Cut()]
     got = late(proxy, asked(), upstream, PING)
@@ -283,7 +289,7 @@ def test_half_a_late_stream_is_an_error_event(start: StartProxy, upstream: SlowU
 
 @pytest.mark.parametrize("is_stream", [True, False])
 def test_a_slow_escalation(start: StartProxy, upstream: SlowUpstream, is_stream: bool) -> None:
-    """While another model is asked, pings go out; then comes its answer."""
+    """Pings go out while another model is asked; then its answer arrives."""
     proxy = start(policy=policy("{escalate: {to: strong, keep: last}}"), limits=EARLY)
     upstream.body = completion("weak p=0.1")
     upstream.body_by_model = {"strong": completion("strong p=0.8")}
@@ -295,13 +301,17 @@ def test_a_slow_escalation(start: StartProxy, upstream: SlowUpstream, is_stream:
         stream.until((PING if is_stream else b" ") * 2)
         second.proceed()
         body = stream.rest()
-    told = members_in(body)[0] if is_stream else json.loads(body)["pinocchio"]
-    assert (told["action"], told["confidence"], told["escalated_from"]) == ("escalate", 0.8, "m")
+    member = members_in(body)[0] if is_stream else json.loads(body)["pinocchio"]
+    assert (member["action"], member["confidence"], member["escalated_from"]) == (
+        "escalate",
+        0.8,
+        "m",
+    )
     assert (stream.is_whole, b"strong p=0.8" in body, b"weak" in body) == (True, True, False)
 
 
 def test_another_model_answers_in_another_form(start: StartProxy, upstream: SlowUpstream) -> None:
-    """JSON cannot go on where a stream has begun: the first answer is kept then."""
+    """Where a stream has begun and the other model answers with JSON, the first answer is kept."""
     proxy = start(policy=policy("{escalate: {to: strong, keep: last}}"), limits=EARLY)
     upstream.steps = gated(*text("weak p=0.1"), finish(), DONE)
     upstream.json_models = {"strong"}
@@ -320,7 +330,7 @@ def test_another_model_answers_in_another_form(start: StartProxy, upstream: Slow
 def test_in_time_every_status_is_possible(
     start: StartProxy, upstream: SlowUpstream, is_stream: bool
 ) -> None:
-    """What is known within `commit_after_s` has its own status and headers, and no ping."""
+    """A reply that is ready within `commit_after_s` has its own status and headers, and no ping."""
     proxy = start(policy=policy("block"), limits={"commit_after_s": 30})
     upstream.body = completion("p=0.1")
     upstream.steps = gated(*text("p=0.1"), finish(), DONE)
@@ -329,8 +339,8 @@ def test_in_time_every_status_is_possible(
         assert stream.status == 0
         upstream.last.proceed()
         assert stream.head() == 422
-        told = json.loads(stream.rest())
-    assert told["error"]["code"] == "blocked_by_policy"
+        body = json.loads(stream.rest())
+    assert body["error"]["code"] == "blocked_by_policy"
     assert stream.fields["x-pinocchio-confidence"] == "0.1000"
 
 
@@ -339,7 +349,7 @@ def test_in_time_every_status_is_possible(
 def test_without_upstreams_head_nothing_is_sent(
     start: StartProxy, upstream: SlowUpstream, is_stream: bool, status: int
 ) -> None:
-    """However long upstream thinks before it answers, its status is the client's."""
+    """Nothing is sent before upstream's head arrives, and its status is the client's."""
     proxy = start(policy=policy("hold"), limits=EARLY)
     upstream.answers_late, upstream.status = True, status
     upstream.body = completion("p=0.9") if status == 200 else b'{"error": {"code": "c"}}'
@@ -352,7 +362,7 @@ def test_without_upstreams_head_nothing_is_sent(
 
 
 def test_a_slow_score_of_a_whole_body(start: StartProxy, upstream: SlowUpstream) -> None:
-    """Where a score may take longer than `commit_after_s`, its waiting is filled as well."""
+    """Pings also go out while a whole body waits for its score longer than `commit_after_s`."""
     scorer = SlowScorer("slow@whole")
     patience = {"timeout_s": 10.0}
     proxy = start(policy=policy("hold"), limits=EARLY, scorer=scorer, calibrator=patience)
@@ -374,7 +384,7 @@ def test_leaving_after_the_status_is_out(
     is_stream: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A client that leaves while pings come cancels upstream; there is one row of it."""
+    """A client that leaves after the status is out cancels upstream; there is one record."""
     closed = closings(monkeypatch)
     proxy = start(policy=policy("hold"), limits=EARLY)
     upstream.body = completion("p=0.9")

@@ -1,4 +1,4 @@
-"""What the desk says of a confidence: how many of a hundred are right, or what was checked."""
+"""What the desk says about a confidence: how many of a hundred are right, or what was checked."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOT_TRAINED = "The calibrator was not trained on tasks of this kind."
 
 @dataclass
 class Kept:
-    """A stored reply, as far as its score goes."""
+    """The fields of a stored reply that concern its score."""
 
     confidence: float | None = 0.41
     calibrator: str | None = "embedded@0b0fe558"
@@ -32,7 +32,7 @@ def kept(*basis: str, is_familiar: bool = True, calibrator: str = "embedded@0b0f
 
 
 @pytest.mark.parametrize(
-    ("held", "said"),
+    ("held", "sentence"),
     [
         (kept("context", "likeness"), HUNDRED),
         (kept("computed"), HUNDRED),
@@ -60,9 +60,9 @@ def kept(*basis: str, is_familiar: bool = True, calibrator: str = "embedded@0b0f
         (Kept(confidence=None), None),
     ],
 )
-def test_a_share_is_promised_only_where_it_was_measured(held: Kept, said: str | None) -> None:
-    """By labels of this deployment, or on a familiar task about which something was checked."""
-    assert meaning(held) == said
+def test_a_share_is_promised_only_where_it_was_measured(held: Kept, sentence: str | None) -> None:
+    """A share is stated for a familiar task that was checked, or with labels of this deployment."""
+    assert meaning(held) == sentence
 
 
 @pytest.mark.parametrize(
@@ -85,12 +85,12 @@ def test_a_share_is_promised_only_where_it_was_measured(held: Kept, said: str | 
 def test_the_name_tells_whose_labels_it_learnt_from(
     calibrator: str | None, is_learnt: bool
 ) -> None:
-    """By a recalibration or weights of signals behind the checkpoint and its own curve."""
+    """Own labels show in the name as a recalibration or weights after the shipped curve."""
     assert is_learnt_here(calibrator) is is_learnt
 
 
 def test_the_basis_is_told_in_words() -> None:
-    """Each name has words, and the last one an `and`."""
+    """Each basis has words, joined by commas and a last `and`."""
     assert in_words(["likeness"]) == "its likeness to replies that were right or wrong"
     assert in_words(["computed", "facts", "opinions"]) == (
         "what can be computed, known facts and the answers of other models"
@@ -98,7 +98,7 @@ def test_the_basis_is_told_in_words() -> None:
 
 
 def test_words_are_marked_wherever_they_stand() -> None:
-    """In any case, also side by side and where two of them overlap."""
+    """Words are marked in any case, also side by side and where two of them overlap."""
     pieces = mark_words("Noon or noon-time, 6 pm.", ["noon", "6 pm", "n or"])
     assert pieces == [
         ("Noon or", True),

@@ -1,4 +1,4 @@
-"""Claims: an open page reserves its reply for a minute, and others see that."""
+"""Claims: an open page reserves its reply for a minute, and other reviewers see that."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def csrf_in(page: str) -> str:
 
 
 def test_two_reviewers_are_led_to_different_replies(start_proxy: StartProxy) -> None:
-    """Bob sees in the queue and on the page that Alice has a reply open, and his next one is
-    another; nothing keeps him from deciding on hers.
+    """Bob sees in the queue and on the page that Alice has a reply
+    open, and is led to another one. He may still decide on hers.
     """
     proxy = start_proxy(policy=HOLD.replace("desk", "claims"), **DESK)
     first, second, third = (held_id(proxy, f"p=0.{n}") for n in (1, 2, 3))
@@ -37,12 +37,12 @@ def test_two_reviewers_are_led_to_different_replies(start_proxy: StartProxy) -> 
         assert "data-claimed hidden" in page
         assert "alice</bdi>'s" in his.get("/console/reviews").text
         assert "alice</bdi>'s" not in hers.get("/console/reviews").text
-        told = his.get(f"/console/reviews/{first}").text
-        assert "<bdi>alice</bdi> has this reply open" in told
+        html = his.get(f"/console/reviews/{first}").text
+        assert "<bdi>alice</bdi> has this reply open" in html
         his.get(f"/console/reviews/{third}")
         place = his.get(f"/console/reviews/{third}/next").headers["location"]
         assert place.startswith(f"/console/reviews/{second}?")  # the first is Alice's
-        token = {"csrf": csrf_in(told)}
+        token = {"csrf": csrf_in(html)}
         renewed = his.post(f"/console/reviews/{first}/claim", data=token)
         assert renewed.json() == {"claimed_by": "alice"}
         assert decide(proxy, first, bob, verdict="approve").status_code == 200
@@ -59,7 +59,7 @@ def test_two_reviewers_are_led_to_different_replies(start_proxy: StartProxy) -> 
 
 
 def test_a_claim_ends() -> None:
-    """After a minute, with the decision, and when its owner opens another reply."""
+    """A claim ends after a minute, with the decision, or when its owner opens another reply."""
     now = 0.0
     claims = Claims(lambda: now)
     assert claims.take("a", "alice") is None

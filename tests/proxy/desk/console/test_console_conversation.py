@@ -1,4 +1,4 @@
-"""Conversations as the console reads them from kept bytes, in every format."""
+"""Conversations as the console reads them from stored bytes, in every format."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ EXCHANGES: dict[str, tuple[Any, list[tuple[str, str, str]]]] = {
 
 @pytest.mark.parametrize("path", EXCHANGES)
 def test_a_request_is_read_in_its_own_format(path: str) -> None:
-    """Instructions, texts, images, thoughts, calls and results come in their order."""
+    """Instructions, texts, images, reasoning, calls and results are read in their order."""
     request, expected = EXCHANGES[path]
     turns = read_request(json.dumps(request).encode(), path, "")
     assert [(t.role, p.kind, p.text) for t in turns for p in t.parts] == expected
@@ -136,7 +136,7 @@ def test_a_request_is_read_in_its_own_format(path: str) -> None:
     ],
 )
 def test_a_reply_is_read_in_its_own_format(path: str, completion: Any) -> None:
-    """Its text and its calls are there."""
+    """Text and calls of a reply are read in every format."""
     [turn] = read_reply(json.dumps(completion).encode(), path)
     assert turn.parts == (Part("text", "A lamp."), Part("call", '{"q":1}', "look_up"))
 
@@ -145,7 +145,7 @@ def test_a_reply_is_read_in_its_own_format(path: str, completion: Any) -> None:
     "body", [b"", b"\xff\xfe", b"[]", b"null", b"{", b"[" * 100_000, b'{"messages": 7}', None]
 )
 def test_what_cannot_be_read_is_shown_as_something(body: bytes | None) -> None:
-    """Without a conversation the last question stands there; a reply is shown as it is."""
+    """An unreadable request is shown by its last question, an unreadable reply as it is."""
     [turn] = read_request(body, "/chat/completions", "why?")
     assert turn.parts == (Part("text", "why?"),)
     [reply] = read_reply(body or b"", "/chat/completions")
@@ -154,13 +154,13 @@ def test_what_cannot_be_read_is_shown_as_something(body: bytes | None) -> None:
 
 @pytest.mark.parametrize("item", [7, None, ["x"], {"role": 7, "content": {"a": 1}}, {"type": []}])
 def test_a_message_of_any_shape_is_read(item: Any) -> None:
-    """Upstream accepted it, so a reviewer gets to see it."""
+    """A message of any shape is shown to the reviewer, since upstream accepted it."""
     turns = read_request(json.dumps({"messages": [item]}).encode(), "/chat/completions", "")
     assert all(isinstance(part.text, str) for turn in turns for part in turn.parts)
     assert turns
 
 
 def test_tools_are_named_in_every_format() -> None:
-    """Whichever way they are written."""
+    """Tools are named whichever way a format writes them."""
     tools = [{"function": {"name": "a"}}, {"type": "function", "name": "b"}, {"type": "web"}, 7]
     assert tools_of(json.dumps({"tools": tools}).encode()) == ["a", "b", "web"]

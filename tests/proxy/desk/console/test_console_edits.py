@@ -1,4 +1,4 @@
-"""What comes back of the form in which a reply is edited."""
+"""Values that the form for editing a reply sends back."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def call(arguments: str, kind: Kind = "string") -> EditableCall:
 
 @pytest.mark.parametrize("value", ["a\nb", "a\r\nb", "a\rb", "\n\na", "half \ud800", "x\t"])
 def test_what_was_not_touched_is_no_edit(value: str) -> None:
-    """Line ends that forms change, and what no page can hold, are no change of the reviewer's."""
+    """Line ends that forms change, and characters that no page can hold, are no edit."""
     sent = value.replace("\r\n", "\n").replace("\r", "\n").replace("\ud800", "?")
     with pytest.raises(UnusableEditError, match="nothing was changed"):
         content_of(Editable([text(value)]), {"text.0": sent.replace("\n", "\r\n")})
 
 
 def test_only_what_was_changed_is_given_on() -> None:
-    """The other call keeps its bytes, spaces and number as they were."""
+    """Only the changed call is sent back; the other keeps its bytes, spaces and number."""
     found = Editable([text("so")], [call('{"n" : 1.50}'), call('{"to":"ada", "n": 2}')])
     content = content_of(found, {"call.1.0": "ben", "call.1.1": "2", "text.0": "so"})
     assert content == {
@@ -52,23 +52,23 @@ def test_only_what_was_changed_is_given_on() -> None:
 def test_what_has_no_fields_is_edited_whole(
     arguments: str, kind: Kind, written: str, expected: Any
 ) -> None:
-    """Texts of custom tools, and arguments that are no object."""
+    """Texts of custom tools, and arguments that are no object, are edited as one text."""
     found = Editable([], [call(arguments, kind)])
     assert content_of(found, {"call.0": written})["tool_calls"][0]["arguments"] == expected
 
 
 def test_a_broken_value_is_named() -> None:
-    """With the tool and the argument, and what was written stands in the form again."""
-    found, given = Editable([], [call('{"n": 1}')]), {"call.0.0": "one"}
+    """An invalid value is reported with its tool and argument, and stays in the form."""
+    found, values = Editable([], [call('{"n": 1}')]), {"call.0.0": "one"}
     with pytest.raises(UnusableEditError, match="pay: n is no JSON"):
-        content_of(found, given)
-    form = form_of(found, given)
+        content_of(found, values)
+    form = form_of(found, values)
     assert form is not None
     assert form.calls[0].fields[0].value == "one"
 
 
 def test_a_field_says_what_it_asks_for() -> None:
-    """In the words of a reviewer: a text says nothing, and only lists and objects are JSON."""
+    """A field says in a reviewer's words what it needs; only lists and objects are JSON."""
     arguments = '{"to": "ada", "n": 12.5, "at": -1e3, "is_paid": true, "lines": [1], "ref": null}'
     form = form_of(Editable([], [call(arguments)]))
     assert form is not None
@@ -83,7 +83,7 @@ def test_a_field_says_what_it_asks_for() -> None:
 
 
 def test_what_cannot_be_edited_has_no_form() -> None:
-    """And an edit of it is refused."""
+    """A reply that cannot be edited has no form, and an edit of it is refused."""
     assert form_of(None) is None
     assert form_of(Editable()) is None
     with pytest.raises(UnusableEditError, match="cannot be edited"):

@@ -1,4 +1,4 @@
-"""What the console ships: files of others as they were published, and nothing that is left over."""
+"""Files that the console ships: those of others are unchanged, and all are used."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ PUBLISHED = {  # of uPlot 1.6.32, `dist/` of the npm package
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_a_library_is_what_was_published(name: str) -> None:
-    """Not a byte was changed, and its licence is beside it."""
+    """A library's file is byte for byte what was published, with its licence beside it."""
     assert hashlib.sha256((VENDOR / name).read_bytes()).hexdigest() == PUBLISHED[name]
     assert "MIT" in (VENDOR / "uplot-LICENSE.txt").read_text()
 
 
 def test_every_file_is_used() -> None:
-    """By a template or by a script, and by the name under which it is there."""
+    """Every file is used by a template or a script, under its name."""
     sources = [*CONSOLE.glob("templates/*.html"), *CONSOLE.glob("*.py")]
     sources += [*CONSOLE.glob("static/*.js"), *(ROOT / "proxy/optional/chat").glob("*.py")]
     text = "\n".join(path.read_text() for path in sources)
@@ -35,7 +35,7 @@ def test_every_file_is_used() -> None:
 
 
 def test_no_script_makes_code_of_text() -> None:
-    """Neither `eval` nor `innerHTML` nor a style attribute stands in a file of our own."""
+    """No file of our own has `eval`, `innerHTML` or a style attribute."""
     banned = re.compile(
         r"\beval\b|innerHTML|outerHTML|insertAdjacentHTML|document\.write|Function\("
     )

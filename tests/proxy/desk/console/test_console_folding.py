@@ -1,4 +1,4 @@
-"""The page of a held reply begins with what the user asked last; long instructions are folded."""
+"""Folding on a held reply's page, which begins with the user's last message."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def turn(role: str, text: str) -> Turn:
 
 
 def test_long_instructions_are_folded() -> None:
-    """Short ones and what the user says stay as they are."""
+    """Long instructions are folded; short ones and the user's messages are not."""
     turns = [turn("system", RULES), turn("system", "Be kind."), turn("user", RULES)]
     assert [each.folded for each in show_turns(turns)] == [len(RULES), None, None]
 
 
 def test_the_page_begins_at_the_last_request() -> None:
-    """A long conversation before it is folded, a short one and instructions alone are not."""
+    """A long conversation before the last message is folded; a short one is not."""
     last = [turn("user", "List the files."), turn("assistant", "Looking.")]
     long = [turn("user", "a" * 2_000), turn("tool", "b" * 2_000)]
     assert before_the_request([*long, *last]) == 2
@@ -31,7 +31,7 @@ def test_the_page_begins_at_the_last_request() -> None:
 
 
 def test_reminders_are_shown_apart_from_the_users_words() -> None:
-    """They are not hidden: a message of the system's before the user's holds them."""
+    """Reminders in the user's message are shown in a message of the system's before it."""
     blocks = [
         {"type": "text", "text": "<system-reminder>It is Friday.</system-reminder>"},
         {"type": "text", "text": "List the files."},

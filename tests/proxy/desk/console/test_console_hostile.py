@@ -1,4 +1,4 @@
-"""Replies that attack whoever reads them: a real Chromium shows each, and nothing of it happens."""
+"""Replies that attack their readers: a real Chromium shows each, and none has an effect."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def proxy(start_proxy: StartProxy) -> LiveProxy:
 
 
 def looked_at(visit: Visit, path: str) -> None:
-    """Open the page and check that it caused nothing else: no dialog, request or error."""
+    """Open the page and check that it caused no dialog, request or error."""
     page = visit.page
     response = page.goto(path)
     assert response is not None
@@ -86,7 +86,7 @@ def looked_at(visit: Visit, path: str) -> None:
 
 
 def called(name: str, arguments: str) -> dict[str, object]:
-    """Return a reply that calls a tool with this name, for the upstream to answer with."""
+    """Return a reply that calls a tool with this name, as the upstream's answer."""
     call = {"id": "c", "type": "function", "function": {"name": name, "arguments": arguments}}
     message = {"role": "assistant", "content": None, "tool_calls": [call]}
     choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
@@ -99,8 +99,9 @@ def called(name: str, arguments: str) -> dict[str, object]:
 def test_nothing_of_a_hostile_reply_happens(
     proxy: LiveProxy, visit: Visit, texts: list[str]
 ) -> None:
-    """In replies, questions, instructions, models' names and notes; on every page that shows them:
-    no dialog, no request to another origin, no violation, nothing set by a script, no overflow.
+    """Hostile text in replies, questions, instructions, models' names
+    and notes has no effect on any page that shows it: no dialog,
+    request to another origin, violation, script's change or overflow.
     """
     assert len(HOSTILE) >= 30
     ids = []
@@ -115,8 +116,8 @@ def test_nothing_of_a_hostile_reply_happens(
     for path in ("reviews", "traffic", "quality?days=1", "policies"):
         looked_at(visit, f"/console/{path}")
     for id, text in zip(ids, texts, strict=True):
-        given = decide(proxy, id, verdict="reject", note=text[:2_000])
-        assert given.status_code == 200
+        response = decide(proxy, id, verdict="reject", note=text[:2_000])
+        assert response.status_code == 200
     for path in ("reviews?state=rejected", *(f"reviews/{id}" for id in ids[:12:2])):
         looked_at(visit, f"/console/{path}")
 
@@ -137,7 +138,7 @@ def test_nothing_of_a_hostile_reply_happens(
     ids=["names", "nested", "bomb", "deep", "number", "many", "markup"],
 )
 def test_nothing_of_a_hostile_call_happens(proxy: LiveProxy, visit: Visit, arguments: str) -> None:
-    """In names and arguments of tools, and in the form in which they are edited."""
+    """Hostile text in names and arguments of tools has no effect, also in the form for edits."""
     body = called(HOSTILE[0] + HOSTILE[2], arguments)
     id = held_id(proxy, model="told", reply=body, tools=[{"function": {"name": HOSTILE[1]}}])
     looked_at(visit, f"/console/reviews/{id}")
@@ -146,7 +147,7 @@ def test_nothing_of_a_hostile_call_happens(proxy: LiveProxy, visit: Visit, argum
 
 
 def test_a_megabyte_is_a_page_within_a_second(proxy: LiveProxy, visit: Visit) -> None:
-    """The server makes it in less, cut; all of it comes with a click, and is not edited here."""
+    """A page with a megabyte is made in under a second, cut; a click shows all of it, unedited."""
     id = held_id(proxy, "many words and *marks* " * 45_000)
     path = f"/console/reviews/{id}"
     began = time.process_time()
@@ -156,7 +157,7 @@ def test_a_megabyte_is_a_page_within_a_second(proxy: LiveProxy, visit: Visit) ->
     looked_at(visit, path)
     link = visit.page.get_by_role("link", name="Show all").first
     looked_at(visit, str(link.get_attribute("href")))
-    told = visit.page.locator(".reply").text_content() or ""
-    assert told.count("marks") == 45_000
+    text = visit.page.locator(".reply").text_content() or ""
+    assert text.count("marks") == 45_000
     assert visit.page.get_by_text("too long to be edited here").is_visible()
     assert visit.page.locator("[data-edit]").count() == 0

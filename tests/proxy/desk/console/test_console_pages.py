@@ -1,4 +1,4 @@
-"""The console in a real browser: what a reviewer does there, and what a client gets of it."""
+"""The console in a real browser: what a reviewer does there, and what a client gets."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ def fetched(proxy: LiveProxy, id: str) -> str | None:
 
 
 def clean_up(proxy: LiveProxy) -> None:
-    """Nothing is open afterwards."""
+    """Leave nothing open after each test."""
     execute(proxy.config.store, "UPDATE held_replies SET state = 'rejected' WHERE state = 'held'")
 
 
 def test_a_held_reply_is_edited_and_the_client_gets_it(proxy: LiveProxy, visit: Visit) -> None:
-    """The real client's reply is held; a reviewer reads it, writes another text and sends it."""
+    """A reviewer reads a held reply and sends another text, which the client gets."""
     clean_up(proxy)
     reply = proxy.openai.chat.completions.create(
         model="ok", messages=[{"role": "user", "content": "The war ended in **1649**. p=0.2"}]
@@ -100,8 +100,8 @@ def test_a_held_reply_is_edited_and_the_client_gets_it(proxy: LiveProxy, visit: 
 
 
 def test_what_is_not_supported_is_shown(proxy: LiveProxy, visit: Visit) -> None:
-    """The page and its line in the queue tell support, the sentence with its words, and what the
-    number is based on; the API and `reviews show` tell the same.
+    """Page and queue show support, the sentence with its words, and the
+    basis of the number; the API and `reviews show` report the same.
     """
     clean_up(proxy)
     answer = "We close at noon. p=0.4 support=0.12 basis=context contradicted=noon"
@@ -120,13 +120,17 @@ def test_what_is_not_supported_is_shown(proxy: LiveProxy, visit: Visit) -> None:
     score = page.locator(".score")
     expect(score).to_contain_text("Of a hundred replies like this, about 40 are correct.")
     expect(score).to_contain_text("Based on: the text that the model was given.")
-    told = review(proxy, id)["score"]
-    assert (told["support"], told["basis"], told["status"]) == (0.12, ["context"], "scored")
-    assert told["unsupported"][0]["words"] == ["noon"]
+    shown_score = review(proxy, id)["score"]
+    assert (shown_score["support"], shown_score["basis"], shown_score["status"]) == (
+        0.12,
+        ["context"],
+        "scored",
+    )
+    assert shown_score["unsupported"][0]["words"] == ["noon"]
 
 
 def test_what_was_not_checked_is_said(proxy: LiveProxy, visit: Visit) -> None:
-    """Likeness alone promises nothing, and an unfamiliar task even less."""
+    """The page says that a number rests on likeness alone, or that its task is unfamiliar."""
     page = visit.page
     open_review(page, held_id(proxy, "p=0.4 task=unfamiliar facts=needed"))
     score = page.locator(".score")
@@ -137,8 +141,8 @@ def test_what_was_not_checked_is_said(proxy: LiveProxy, visit: Visit) -> None:
 
 
 def test_tool_calls_are_edited_field_by_field(proxy: LiveProxy, visit: Visit) -> None:
-    """Arguments are fields; what does not fit the tool's schema is refused, with the reason; what
-    was not touched stays as it was.
+    """Arguments are fields; a value that does not fit the tool's schema
+    is refused with the reason, and untouched values keep their bytes.
     """
     id = held_id(proxy, "Paris p=0.1", model="tools", tools=[TOOL])
     page = visit.page
@@ -158,7 +162,7 @@ def test_tool_calls_are_edited_field_by_field(proxy: LiveProxy, visit: Visit) ->
 
 
 def test_an_edit_under_way_is_not_approved(proxy: LiveProxy, visit: Visit) -> None:
-    """While the form is open nothing offers to approve the old call, by mouse or by key."""
+    """While the form is open, neither a button nor a key approves the old call."""
     id = held_id(proxy, "Lyon p=0.1", model="tools", tools=[TOOL])
     page = visit.page
     open_review(page, id)
@@ -191,8 +195,8 @@ def test_the_second_step_is_above_a_phones_bar(browser: Browser, proxy: LiveProx
 
 
 def test_calls_like_one_are_approved_and_revoked(proxy: LiveProxy, visit: Visit) -> None:
-    """With the page's script too: what is chosen goes with the approval that was confirmed, and the
-    queue lists it with a button that ends it.
+    """A standing approval is made with the confirmed call, also with
+    the page's script; the queue lists it with a button that revokes it.
     """
     id = held_id(proxy, "Pisa p=0.1", model="tools", tools=[TOOL])
     page = visit.page
@@ -206,7 +210,7 @@ def test_calls_like_one_are_approved_and_revoked(proxy: LiveProxy, visit: Visit)
     time.sleep(0.8)
     page.get_by_role("button", name="Confirm").click()
     expect(page.get_by_text("Approved", exact=True)).to_be_visible()
-    page.goto("about:blank")  # which sends what could still be undone
+    page.goto("about:blank")  # leaving sends what could still be undone
     until(lambda: state_of(proxy, id) == "released")
     page.goto("/console/reviews")
     page.get_by_text("1 standing approval").click()
@@ -217,8 +221,8 @@ def test_calls_like_one_are_approved_and_revoked(proxy: LiveProxy, visit: Visit)
 
 
 def test_the_keyboard_is_enough(proxy: LiveProxy, visit: Visit) -> None:
-    """From the queue, by keys alone: down, open, label, approve, undo, reject; and the next one
-    comes by itself.
+    """A reviewer can work by keys alone: down, open, label,
+    approve, undo, reject; then the next reply opens by itself.
     """
     clean_up(proxy)
     surest, unsure = held_id(proxy, "first p=0.1"), held_id(proxy, "second p=0.3")
@@ -255,8 +259,8 @@ def test_the_keyboard_is_enough(proxy: LiveProxy, visit: Visit) -> None:
 
 
 def test_a_verdict_is_sent_when_its_time_is_up(browser: Browser, proxy: LiveProxy) -> None:
-    """Without a further key it takes the seconds of the undo; and who was slower than somebody
-    else is told.
+    """A verdict is sent when the seconds for its undo are over, without
+    another key; a reviewer who was slower than another one is told so.
     """
     first, second = held_id(proxy), held_id(proxy)
     with visiting(browser, proxy) as visit:
@@ -278,8 +282,8 @@ def test_a_verdict_is_sent_when_its_time_is_up(browser: Browser, proxy: LiveProx
 
 
 def test_two_people_approve_in_their_browsers(browser: Browser, start_proxy: StartProxy) -> None:
-    """The first sees that it waits for another, and approving again changes nothing; the second
-    sees who it was, and releases it.
+    """The first of two reviewers sees that the reply waits for another, and
+    cannot approve it twice; the second sees who approved, and releases it.
     """
     two = HOLD.replace("seniors", "seniors, approvals: 2").replace("desk", "two")
     proxy = start_proxy(policy=two, **DESK)
@@ -295,11 +299,11 @@ def test_two_people_approve_in_their_browsers(browser: Browser, start_proxy: Sta
         )
         alice.page.keyboard.press("a")
         expect(alice.page.locator("[data-toasts]")).to_contain_text("Approved by you")
-        alice.page.goto("about:blank")  # which sends what could still be undone
+        alice.page.goto("about:blank")  # leaving sends what could still be undone
         until(lambda: review(proxy, id)["approvals"]["given"] != [])
         alice.page.goto(f"/console/reviews/{id}")
-        told = "1 of 2 approved: by alice. You have: it waits for somebody else."
-        expect(alice.page.locator(".approvals")).to_have_text(told)
+        notice = "1 of 2 approved: by alice. You have: it waits for somebody else."
+        expect(alice.page.locator(".approvals")).to_have_text(notice)
         assert decide(proxy, id, keys["alice"], verdict="approve").json()["state"] == "open"
         look_at(bob.page, id)
         expect(bob.page.locator(".approvals")).to_contain_text("by alice. 2 different people")
@@ -312,8 +316,8 @@ def test_two_people_approve_in_their_browsers(browser: Browser, start_proxy: Sta
 
 
 def test_pages_work_without_script(browser: Browser, proxy: LiveProxy) -> None:
-    """Filters, labels and decisions are plain forms; what is wrong with an edit stands above what
-    was written.
+    """Without script, filters, labels and decisions are plain forms,
+    and a faulty edit is shown again with its mistake above it.
     """
     clean_up(proxy)
     first, second = held_id(proxy, "first p=0.1"), held_id(proxy, "second p=0.2")
@@ -327,7 +331,7 @@ def test_pages_work_without_script(browser: Browser, proxy: LiveProxy) -> None:
         page.get_by_role("button", name="Send it as edited").click()
         expect(page.get_by_role("alert")).to_contain_text("nothing was changed")
         page.get_by_label("Text").fill("another")
-        time.sleep(1)  # for as long as a reply wants to be looked at
+        time.sleep(1)  # a reply has to be open for as long as this
         page.get_by_role("button", name="Send it as edited").click()
         page.wait_for_url(f"**/{second}*")
         expect(page.get_by_text("Sent as edited.")).to_be_visible()
@@ -339,7 +343,7 @@ def test_pages_work_without_script(browser: Browser, proxy: LiveProxy) -> None:
 
 
 def test_what_is_new_is_told_and_no_row_moves(proxy: LiveProxy, visit: Visit) -> None:
-    """A reply that is held meanwhile makes a chip, and comes with a click on it."""
+    """A reply that is held meanwhile is announced by a chip, and is listed after a click on it."""
     clean_up(proxy)
     held_id(proxy, "early p=0.3")
     page = visit.page
@@ -356,8 +360,8 @@ PAGES = ("reviews", "traffic", "quality", "policies", "policies/desk", "calibrat
 def test_every_page_fits_a_phone_in_both_colours(
     browser: Browser, proxy: LiveProxy, scheme: Any
 ) -> None:
-    """At 375 pixels nothing scrolls sideways, no script fails, and nothing is fetched from
-    elsewhere.
+    """At 375 pixels no page scrolls sideways, no script fails,
+    and nothing is fetched from elsewhere, in both colours.
     """
     long = "averyveryverylongwordwithoutanyblank" * 20
     id = held_id(proxy, f"{long} p=0.1", tools=[TOOL])
@@ -375,7 +379,7 @@ def test_every_page_fits_a_phone_in_both_colours(
 
 
 def test_the_colours_can_be_chosen(browser: Browser, proxy: LiveProxy) -> None:
-    """The switch overrules the system, on the next page too."""
+    """The switch for colours overrules the system's, also on the next page."""
     with visiting(browser, proxy, color_scheme="light") as visit:
         page = visit.page
         page.get_by_role("button", name=re.compile("Colours")).click()
@@ -386,7 +390,7 @@ def test_the_colours_can_be_chosen(browser: Browser, proxy: LiveProxy) -> None:
 
 
 def test_a_page_says_what_browsers_may_do_with_it(proxy: LiveProxy) -> None:
-    """No script but its own, in no frame, kept by nobody; files are kept for good."""
+    """Pages allow only their own script, no frame and no cache; files are cached for good."""
     with logged_in(proxy) as client:
         page = client.get("/console/reviews")
         policy = page.headers["content-security-policy"]
@@ -406,7 +410,7 @@ def test_a_page_says_what_browsers_may_do_with_it(proxy: LiveProxy) -> None:
 
 
 def test_a_form_of_another_page_decides_nothing(proxy: LiveProxy) -> None:
-    """Without the session's token a post is refused, and the reply stays open."""
+    """A form without the session's token is refused, and the reply stays open."""
     id = held_id(proxy)
     with logged_in(proxy) as client:
         url = f"/console/reviews/{id}/verdict"
@@ -433,7 +437,7 @@ def test_a_page_says_how_long_a_reply_still_waits(proxy: LiveProxy) -> None:
     ],
 )
 def test_a_broken_form_is_a_sentence(proxy: LiveProxy, fields: dict[str, str]) -> None:
-    """What cannot be meant is refused, and loses nothing."""
+    """A form that makes no sense is refused with a sentence, and loses nothing."""
     id = held_id(proxy)
     with logged_in(proxy) as client:
         csrf = token_of(client, id)
@@ -454,7 +458,7 @@ def token_of(client: httpx.Client, id: str) -> str:
 
 
 def test_what_is_not_there_is_a_page(proxy: LiveProxy) -> None:
-    """Unknown replies and policies, and cursors that nobody gave."""
+    """Unknown replies, policies and cursors give a page that says so."""
     with logged_in(proxy) as client:
         for path in ("reviews/nothing", "policies/nothing"):
             assert client.get(f"/console/{path}").status_code == 404
@@ -465,8 +469,8 @@ def test_what_is_not_there_is_a_page(proxy: LiveProxy) -> None:
 
 
 def test_a_threshold_can_be_dragged(browser: Browser, start_proxy: StartProxy) -> None:
-    """With twenty sure and right replies and twenty unsure and wrong ones: all delivered, half of
-    them would be wrong; above the unsure ones, half are delivered and none is wrong.
+    """Dragging the threshold shows its effect: of forty replies, half of them unsure and wrong,
+    delivering all is wrong in half; above the unsure ones half are delivered and none is wrong.
     """
     proxy = start_proxy(policy=HOLD.replace("desk", "what-if"), **DESK)
     for number in range(40):
@@ -479,8 +483,8 @@ def test_a_threshold_can_be_dragged(browser: Browser, start_proxy: StartProxy) -
     with visiting(browser, proxy) as visit:
         page = visit.page
         page.goto("/console/quality?days=1&threshold=0")
-        told = page.locator("[data-at]")
-        expect(told).to_contain_text(["0.00", "100.0 %", "50.0 %"])
+        figures = page.locator("[data-at]")
+        expect(figures).to_contain_text(["0.00", "100.0 %", "50.0 %"])
         expect(page.locator("canvas")).to_have_count(3)
         slider = page.get_by_label("Deliver at or above")
         box = slider.bounding_box()
@@ -489,14 +493,14 @@ def test_a_threshold_can_be_dragged(browser: Browser, start_proxy: StartProxy) -
         page.mouse.down()
         page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2, steps=4)
         page.mouse.up()
-        expect(told).to_contain_text([re.compile(r"0\.[45]\d"), "50.0 %", "0.0 %"])
+        expect(figures).to_contain_text([re.compile(r"0\.[45]\d"), "50.0 %", "0.0 %"])
         assert (visit.errors, visit.violations()) == ([], [])
         page.goto("/console/quality?days=1&threshold=0.5")  # the same without a script
-        expect(told).to_contain_text(["0.50", "50.0 %", "0.0 %"])
+        expect(figures).to_contain_text(["0.50", "50.0 %", "0.0 %"])
 
 
 def test_one_day_of_traffic_is_no_empty_grid(browser: Browser, start_proxy: StartProxy) -> None:
-    """A single stretch with traffic is a point that can be seen, where a line would be nothing."""
+    """One day of traffic is shown as a point, since a line would have no length."""
     proxy = start_proxy(policy=HOLD.replace("desk", "one-day"), **DESK)
     held_id(proxy, "p=0.6")
     until(lambda: execute(proxy.config.store, "SELECT count(*) FROM exchanges") == [(1,)])
@@ -517,7 +521,7 @@ def test_one_day_of_traffic_is_no_empty_grid(browser: Browser, start_proxy: Star
 
 
 def test_quality_without_a_label_is_one_sentence(start_proxy: StartProxy) -> None:
-    """No empty diagrams and no dashes; with a label they are there."""
+    """Without labels the quality page has one sentence in place of diagrams and dashes."""
     proxy = start_proxy(policy=HOLD.replace("desk", "unlabelled"), **DESK)
     id = held_id(proxy, "p=0.4")
     until(lambda: execute(proxy.config.store, "SELECT count(*) FROM exchanges") == [(1,)])
@@ -532,7 +536,7 @@ def test_quality_without_a_label_is_one_sentence(start_proxy: StartProxy) -> Non
 
 
 def test_drift_is_shown_as_it_stands(start_proxy: StartProxy) -> None:
-    """Each monitor is listed with what it has seen."""
+    """Each drift monitor is listed with what it has seen."""
     proxy = start_proxy(policy=HOLD.replace("desk", "drift"), **DESK)
     held_id(proxy, "p=0.4")
     until(lambda: execute(proxy.config.store, "SELECT count(*) FROM exchanges") == [(1,)])
@@ -552,16 +556,18 @@ AXE = Path(__file__).parents[3] / "node" / "node_modules" / "axe-core" / "axe.mi
 @pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_pages_can_be_used_by_everybody(browser: Browser, proxy: LiveProxy, scheme: Any) -> None:
     """axe-core finds no fault: names, roles, order, and contrast of WCAG AA in both colours."""
-    asked = {} if scheme == "light" else {"runOnly": ["color-contrast"]}  # the rest is the same
+    options = {} if scheme == "light" else {"runOnly": ["color-contrast"]}  # the rest is the same
     id = held_id(proxy, "Paris **p=0.1**", model="tools", tools=[TOOL])
     with visiting(browser, proxy, color_scheme=scheme) as visit:
         for path in (*PAGES, f"reviews/{id}"):
             visit.page.goto(f"/console/{path}")
             visit.page.keyboard.press("e")
             visit.page.evaluate(AXE.read_text(encoding="utf-8"))
-            found = visit.page.evaluate("asked => axe.run(asked)", asked)["violations"]
-            told = [(each["id"], [node["html"][:120] for node in each["nodes"]]) for each in found]
-            assert told == [], path
+            found = visit.page.evaluate("asked => axe.run(asked)", options)["violations"]
+            faults = [
+                (each["id"], [node["html"][:120] for node in each["nodes"]]) for each in found
+            ]
+            assert faults == [], path
 
 
 COMPARED = """
@@ -579,8 +585,8 @@ def comparing(*models: str) -> str:
 
 @pytest.mark.slow  # the figures without a page: test_second_opinion_worth
 def test_what_second_opinions_were_worth(browser: Browser, start_proxy: StartProxy) -> None:
-    """Of forty replies of one number, those are right with which the other model agrees: the number
-    ranks them then. Page and API have the same figures.
+    """Of forty replies with one confidence, those are right with which the other
+    model agrees, so opinions rank them; page and API have the same figures.
     """
     policy = comparing("say Paris p=0.9")
     proxy = start_proxy(policy=policy, scorer=HearingScorer(), **DESK)
@@ -590,10 +596,10 @@ def test_what_second_opinions_were_worth(browser: Browser, start_proxy: StartPro
         label = {"correct": city == "Paris"}
         assert proxy.desk.post(f"{API}/reviews/{id}/label", json=label).status_code == 200
     until(lambda: execute(proxy.config.store, "SELECT count(*) FROM exchanges") == [(40,)])
-    told = proxy.desk.get(f"{API}/quality/second-opinions?days=1").json()
-    assert (told["asked"], told["failed"], told["replies"]) == (40, 0, 40)
-    assert (told["agreed"], told["differed"], told["untold"]) == (20, 20, 0)
-    [measured] = told["measured"]
+    body = proxy.desk.get(f"{API}/quality/second-opinions?days=1").json()
+    assert (body["asked"], body["failed"], body["replies"]) == (40, 0, 40)
+    assert (body["agreed"], body["differed"], body["untold"]) == (20, 20, 0)
+    [measured] = body["measured"]
     assert (measured["calibrator"], measured["labels"]) == ("words@1+opinion@1", 40)
     assert (measured["auroc"]["before"], measured["auroc"]["after"]) == (0.5, 1.0)
     assert (measured["kept"]["before"], measured["kept"]["after"]) == (0.0, 0.5)
@@ -615,14 +621,14 @@ def test_what_second_opinions_were_worth(browser: Browser, start_proxy: StartPro
 
 
 def test_calls_that_gave_nothing_are_told_too(start_proxy: StartProxy) -> None:
-    """One that failed, one whose answer cannot be compared; without any, nothing is shown."""
+    """Failed and incomparable second opinions are counted; without any, nothing is shown."""
     policy = comparing("say 12", "status-500").replace("compared", "silent")
     proxy = start_proxy(policy=policy, scorer=HearingScorer(), **DESK)
     assert "Second opinions" not in proxy.desk.get("/console/quality").text
     held_id(proxy, "Paris p=0.5")
     until(lambda: execute(proxy.config.store, "SELECT count(*) FROM exchanges") == [(1,)])
-    told = proxy.desk.get(f"{API}/quality/second-opinions").json()
-    assert (told["asked"], told["failed"], told["untold"], told["measured"]) == (2, 1, 1, [])
+    body = proxy.desk.get(f"{API}/quality/second-opinions").json()
+    assert (body["asked"], body["failed"], body["untold"], body["measured"]) == (2, 1, 1, [])
     page = proxy.desk.get("/console/quality").text
     assert "verdicts on such replies will say" in page
     assert proxy.desk.get(f"{API}/quality/second-opinions?model=other").json()["asked"] == 0
@@ -630,15 +636,15 @@ def test_calls_that_gave_nothing_are_told_too(start_proxy: StartProxy) -> None:
 
 
 def test_calls_of_a_judge_are_counted(start_proxy: StartProxy) -> None:
-    """With what they cost, and how many gave nothing to go by."""
+    """The judge's calls are counted with their cost, and with how many said nothing."""
     policy = comparing("x").replace(
         "second_opinion: {n: 1, from: [x]}", "judge: {model: judge 0.9}"
     )
     proxy = start_proxy(policy=policy, scorer=HearingScorer(), **DESK)
     held_id(proxy, "Paris p=0.5")
     until(lambda: execute(proxy.config.store, "SELECT count(*) FROM exchanges") == [(1,)])
-    told = proxy.desk.get(f"{API}/quality/second-opinions").json()
-    assert (told["judged"], told["unjudged"], told["judge_tokens"], told["asked"]) == (1, 0, 7, 0)
+    body = proxy.desk.get(f"{API}/quality/second-opinions").json()
+    assert (body["judged"], body["unjudged"], body["judge_tokens"], body["asked"]) == (1, 0, 7, 0)
     page = proxy.desk.get("/console/quality").text
     assert "Second opinions and judges" in page
     assert "Calls of a judge" in page

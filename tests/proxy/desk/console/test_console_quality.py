@@ -1,4 +1,4 @@
-"""What the quality page says of labels and traffic."""
+"""Figures of the quality page about labels and traffic."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from proxy.store.verdicts.statistics import JudgedReply, Sample, SampledExchange
 def seen(
     confidence: float | None, weight: float = 1.0, at: int = 0, **facts: Any
 ) -> SampledExchange:
-    told = dict.fromkeys(SampledExchange._fields) | facts
-    return SampledExchange(**(told | {"at": at, "weight": weight, "confidence": confidence}))
+    fields = dict.fromkeys(SampledExchange._fields) | facts
+    return SampledExchange(**(fields | {"at": at, "weight": weight, "confidence": confidence}))
 
 
 def label(confidence: float, is_correct: bool, stratum: Any = "audited", share: Any = 0.5) -> Any:
@@ -36,8 +36,8 @@ def label(confidence: float, is_correct: bool, stratum: Any = "audited", share: 
 
 
 def test_a_calibrated_number_lies_on_the_line() -> None:
-    """Where replies of confidence p are right with probability p, the bands' intervals have
-    p, nine of ten at least, and the ECE is small.
+    """If replies of confidence p are right with probability p, at
+    least nine of ten intervals contain p, and the ECE is small.
     """
     rng = random.Random(1)
     drawn = [rng.random() for _ in range(4_000)]
@@ -59,14 +59,14 @@ def test_weights_count() -> None:
 
 
 def test_labels_are_scaled_to_what_they_were_drawn_from() -> None:
-    """Audited ones to the delivered, held ones to the held; what nobody drew is left out."""
+    """Audited labels are scaled to delivered replies and held ones to held; others are left out."""
     traffic = [seen(0.8, 95.0), seen(0.1, 5.0, review_id="h")]
     labels = [label(0.8, True), label(0.1, False, "held", None), label(0.5, True, "other", None)]
     assert [each.weight for each in weight_labels(labels, traffic)] == [95.0, 5.0]
 
 
 def test_a_threshold_trades_coverage_for_risk() -> None:
-    """Of four replies a day, two of each confidence: above 0.5 half are delivered, none wrong."""
+    """Of four replies a day, two of each confidence, 0.5 as threshold delivers half, none wrong."""
     traffic = [seen(0.2), seen(0.2), seen(0.9), seen(0.9)]
     labels = [WeightedLabel(0.9, True, 1.0)] * 20 + [WeightedLabel(0.2, False, 1.0)] * 20
     points = tradeoff(labels, traffic, 4.0)
@@ -82,7 +82,7 @@ def test_a_threshold_trades_coverage_for_risk() -> None:
 
 
 def test_the_risk_is_not_drawn_out_to_where_nobody_looked() -> None:
-    """With labels of sure replies alone, nothing is said of delivering unsure ones."""
+    """With labels of sure replies alone, no risk is stated for delivering unsure ones."""
     traffic = [seen(0.2), seen(0.9)]
     points = tradeoff([WeightedLabel(0.9, True, 1.0)] * 50, traffic, 2.0)
     assert points[50].risk is not None
@@ -90,21 +90,21 @@ def test_the_risk_is_not_drawn_out_to_where_nobody_looked() -> None:
 
 
 def test_too_few_labels_give_no_number() -> None:
-    """Below the least, there is no ECE and no risk."""
+    """With fewer labels than the minimum there is no ECE and no risk."""
     labels = [WeightedLabel(0.9, True, 1.0)] * (quality.FEW - 1)
     assert ece(bands(labels)) is None
     assert all(point.risk is None for point in tradeoff(labels, [seen(0.5)], 1.0))
 
 
 def test_nothing_at_all_is_no_error() -> None:
-    """A new installation has neither labels nor traffic."""
+    """A new installation, without labels or traffic, raises no error."""
     assert bands([]) == []
     assert ece([]) is None
     assert {point.coverage for point in tradeoff([], [], 0.0)} == {0.0}
 
 
 def test_only_held_labels_come_with_a_warning() -> None:
-    """They say little about what was delivered, and labels that nobody drew say nothing."""
+    """Labels of held replies alone give a warning, as they say little about delivered ones."""
     assert "held" in warnings([label(0.1, True, "held", None)])[0]
     assert (
         "outside the random audit"
@@ -114,16 +114,16 @@ def test_only_held_labels_come_with_a_warning() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "text"),
     [(0.0, "0"), (7.0, "7"), (1_234.0, "1,234"), (6.7, "about 7"), (0.2, "about 1")],
 )
-def test_counts_are_whole(value: float, told: str) -> None:
-    """What a sample tells is about so many exchanges, and never a part of one."""
-    assert count(value) == told
+def test_counts_are_whole(value: float, text: str) -> None:
+    """An estimated count is shown as about a whole number, and never as 0."""
+    assert count(value) == text
 
 
 def test_means_are_by_slice_and_by_model() -> None:
-    """With two models, a line each beside that of all."""
+    """With two models, each has a line beside that of all."""
     window = Window(0, 300, slices=3)
     rows = (seen(0.2, at=0, model="a"), seen(0.6, at=0, model="b"), seen(0.8, at=2, model="a"))
     found = over_time(Sample(window, (2, 0, 1), rows), rows, "model")
@@ -135,7 +135,7 @@ def test_means_are_by_slice_and_by_model() -> None:
 
 
 def test_a_policy_that_is_also_a_teams_stands_once() -> None:
-    """What its rules decided is not shown a second time, as nothing; its teams are named."""
+    """A policy that is also a team's is listed once, with the teams' names."""
     policy = parse_policy("version: 1\nname: desk\nrules: []\ndefault: deliver\n", "desk.yaml")
     row = seen(0.9, policy=f"desk/default@{policy.digest}", action="deliver")
     views, others = policy_views([policy, policy], [row], {"a": policy.digest, "b": "x"})
@@ -147,7 +147,7 @@ def test_a_policy_that_is_also_a_teams_stands_once() -> None:
 
 
 def test_a_card_has_what_the_calibrator_was_measured_at() -> None:
-    """By the names that the field has for it, with four decimals, and how many rows it was."""
+    """A calibrator's card has its measures by their usual names, with four decimals."""
     measured = [c for c in calibrator_cards(CalibratorConfig()) if c.title.startswith("Measured")]
     assert [card.title for card in measured] == [
         *("Measured without the model's name", "Measured with the model's name")

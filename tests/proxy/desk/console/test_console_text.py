@@ -1,4 +1,4 @@
-"""Foreign text on the console's pages: visible, cut, and never more than text."""
+"""Foreign text on the console's pages: visible, cut, and always plain text."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from proxy.formats.conversation import Part, Turn
 
 
 def test_what_cannot_be_seen_is_shown_by_its_number() -> None:
-    """Control and direction characters, and half a surrogate pair, stand there as code points."""
-    given = "pay\u202e\u2066 \x00\x1b[31m\u200b\ufeff\ud800\U000e0041!"
-    told = visible(given)
-    assert told == "pay⸨U+202E⸩⸨U+2066⸩ ⸨U+0000⸩⸨U+001B⸩[31m⸨U+200B⸩⸨U+FEFF⸩⸨U+D800⸩⸨U+E0041⸩!"
-    told.encode()
+    """Control and direction characters, and half a surrogate pair, are shown as code points."""
+    hidden = "pay\u202e\u2066 \x00\x1b[31m\u200b\ufeff\ud800\U000e0041!"
+    shown = visible(hidden)
+    assert shown == "pay⸨U+202E⸩⸨U+2066⸩ ⸨U+0000⸩⸨U+001B⸩[31m⸨U+200B⸩⸨U+FEFF⸩⸨U+D800⸩⸨U+E0041⸩!"
+    shown.encode()
 
 
 def test_every_hidden_character_is_found() -> None:
-    """No character of a hidden category passes by itself, but line ends and tabs."""
+    """Every character of a hidden category is made visible, except for line ends and tabs."""
     hidden = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
     passing = [
         character
@@ -43,26 +43,26 @@ UNSEEN = (
 @pytest.mark.parametrize("sign", UNSEEN)
 @pytest.mark.parametrize("before", ["", "a", "pay 5", "\u00e9", "\u2665\ufe0f"])
 def test_no_sign_that_nobody_sees_carries_words(sign: str, before: str) -> None:
-    """Letters, marks and symbols without a shape could hide an instruction from a reviewer."""
+    """Letters, marks and symbols without a shape are shown as code points."""
     assert visible(before + sign * 2).endswith(f"⸨U+{ord(sign):04X}⸩" * 2)
 
 
 @pytest.mark.parametrize("signs", ["\u200d\u200c" * 20, "\ufe0e\ufe0f" * 20])
 def test_signs_that_are_kept_spell_nothing(signs: str) -> None:
-    """One joiner behind a letter of its script, one presentation behind an emoji: no more."""
+    """A joiner after a letter of its script, or a presentation after an emoji, is kept once."""
     assert len(visible(f"\u2665{signs}")) > 40 * 6
     assert visible(f"a{signs}").count("⸨") == 40
 
 
 def test_emoji_are_shown_as_they_are() -> None:
-    given = "\u2665\ufe0f 1\ufe0f\u20e3 \u2764\ufe0e \U0001f469\u200d\U0001f469"
-    assert visible(given) == given
+    ordinary = "\u2665\ufe0f 1\ufe0f\u20e3 \u2764\ufe0e \U0001f469\u200d\U0001f469"
+    assert visible(ordinary) == ordinary
 
 
 def test_ordinary_text_of_any_script_stays_as_it_is() -> None:
-    """Accents, right-to-left letters, joined emoji: nothing of it is marked."""
-    given = "Ωραία, naïve café — שלום, مرحبا, नमस्ते, 👩\u200d👩\u200d👧 ♥\ufe0f"
-    assert visible(given) == given
+    """Accents, right-to-left letters and joined emoji are unchanged."""
+    ordinary = "Ωραία, naïve café — שלום, مرحبا, नमस्ते, 👩\u200d👩\u200d👧 ♥\ufe0f"
+    assert visible(ordinary) == ordinary
 
 
 HOSTILE = [
@@ -96,16 +96,16 @@ ALLOWED = re.compile(
 )
 
 
-@pytest.mark.parametrize("given", HOSTILE)
-def test_markdown_becomes_nothing_but_text_and_links(given: str) -> None:
-    """Of the HTML that is made, every tag is one that formats text, without an attribute more."""
-    html = str(text.render_markdown(given))
+@pytest.mark.parametrize("source", HOSTILE)
+def test_markdown_becomes_nothing_but_text_and_links(source: str) -> None:
+    """The HTML made of Markdown has only tags that format text, without other attributes."""
+    html = str(text.render_markdown(source))
     rest = ALLOWED.sub("", html)
     assert "<" not in rest, html
 
 
 def test_an_image_from_elsewhere_is_a_link() -> None:
-    """It is not loaded: its owner would learn that somebody reads."""
+    """An image from elsewhere becomes a link, as loading it would tell its owner of the reader."""
     html = str(text.render_markdown("![a chart](https://e.example/x.png)"))
     assert '<a href="https://e.example/x.png"' in html
     assert "[image] a chart" in html
@@ -113,58 +113,58 @@ def test_an_image_from_elsewhere_is_a_link() -> None:
 
 
 def test_an_image_in_the_text_is_shown() -> None:
-    """Its bytes are in the page already."""
+    """An image in the reply itself is shown, since its bytes are in the page already."""
     html = str(text.render_markdown("![dot](data:image/png;base64,iVBORw0KGgo=)"))
     assert '<img src="data:image/png;base64,iVBORw0KGgo=" alt="dot">' in html
 
 
 @pytest.mark.parametrize("piece", ["[", "*a **a ", "`", "![", "~~a", "> ", "|a", "<", "\u202e"])
 def test_a_megabyte_is_no_work(piece: str) -> None:
-    """What a model repeats without end costs a page well under a second, and is cut."""
-    given = piece * (1_000_000 // len(piece))
+    """A text that a model repeats without end takes well under a second, and is cut."""
+    endless = piece * (1_000_000 // len(piece))
     began = time.process_time()
-    [turn] = show_turns([Turn("assistant", (Part("text", given),))])
+    [turn] = show_turns([Turn("assistant", (Part("text", endless),))])
     assert time.process_time() - began < 1
-    assert turn.parts[0].cut == len(given)
+    assert turn.parts[0].cut == len(endless)
     assert len(turn.parts[0].html) < 20 * MOST_SHOWN
 
 
 @pytest.mark.parametrize("more", [0, 1])
 def test_only_what_is_longer_is_cut(more: int) -> None:
-    """A text of the most characters is whole; one more, and its length is told."""
-    given = "x" * (MOST_SHOWN + more)
-    [turn] = show_turns([Turn("assistant", (Part("text", given),))])
-    assert turn.parts[0].cut == (len(given) if more else None)
+    """A text of the maximum length is whole; a longer one is cut, and its length is shown."""
+    long = "x" * (MOST_SHOWN + more)
+    [turn] = show_turns([Turn("assistant", (Part("text", long),))])
+    assert turn.parts[0].cut == (len(long) if more else None)
 
 
 def test_all_of_it_can_be_shown() -> None:
-    """With everything asked for, nothing is cut."""
-    given = "all of it " * 10_000
-    [turn] = show_turns([Turn("assistant", (Part("text", given),))], is_all=True)
+    """With everything requested, nothing is cut."""
+    long = "all of it " * 10_000
+    [turn] = show_turns([Turn("assistant", (Part("text", long),))], is_all=True)
     assert turn.parts[0].cut is None
-    told = turn.parts[0].html.striptags().replace(" ", "")
-    assert told == given.replace(" ", "")
+    shown = turn.parts[0].html.striptags().replace(" ", "")
+    assert shown == long.replace(" ", "")
 
 
 def test_data_for_a_script_cannot_end_it() -> None:
-    """No `<`, `>` or `&` is left of a value, whatever it holds."""
-    told = text.as_json({"name": "</script><script>alert(1)</script>&<!--"})
-    assert not re.search("[<>&]", told)
-    assert "\\u003c/script" in told
+    """JSON for a script has no `<`, `>` or `&`, whatever the value holds."""
+    encoded = text.as_json({"name": "</script><script>alert(1)</script>&<!--"})
+    assert not re.search("[<>&]", encoded)
+    assert "\\u003c/script" in encoded
 
 
 @pytest.mark.parametrize(
     "arguments", ["[" * 100_000, '{"a":' * 5_000, "no json", "[1]", "{}", '"x"']
 )
 def test_arguments_that_are_no_fields_are_shown_as_they_are(arguments: str) -> None:
-    """Bombs and what is no object are text."""
+    """Arguments that nest without end, or that are no object, are shown as text."""
     assert fields_of(arguments) == ()
     [turn] = show_turns([Turn("assistant", (Part("call", arguments, "tool"),))])
     assert turn.parts[0].text[0] == arguments[0]
 
 
 def test_arguments_are_fields() -> None:
-    """Texts stand there as they are, anything else as JSON."""
+    """Text arguments are shown unchanged, others as JSON."""
     found = fields_of('{"to": "a@b.c", "amount": 12.50, "rows": [1, 2]}')
     assert [(each.name, each.kind, each.value) for each in found] == [
         ("to", "text", "a@b.c"),
@@ -174,7 +174,7 @@ def test_arguments_are_fields() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"),
+    ("seconds", "text"),
     [
         (7 * 86_400, "7 d"),
         (36 * 3_600, "36 h"),
@@ -186,6 +186,6 @@ def test_arguments_are_fields() -> None:
         (45, "44 s"),
     ],
 )
-def test_no_half_of_the_time_that_is_left_is_lost(seconds: float, told: str) -> None:
-    """Page and command line say alike how long a reply still waits."""
-    assert format_time_left(seconds - 0.1) == told
+def test_no_half_of_the_time_that_is_left_is_lost(seconds: float, text: str) -> None:
+    """The remaining time keeps its smaller unit up to two of the larger one, as in `36 h`."""
+    assert format_time_left(seconds - 0.1) == text

@@ -1,4 +1,4 @@
-"""The desk never approves what nobody has seen: played through in a real browser."""
+"""The desk never approves a reply that nobody has seen, played through in a real browser."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def states(proxy: LiveProxy, ids: list[str]) -> list[str]:
 
 
 def leave_with(page: Page, proxy: LiveProxy, ids: list[str], *expected: str) -> None:
-    """Leave the page, so that nothing can be undone, and check that these states last."""
+    """Leave the page, so that nothing can be undone, and check that these are the final states."""
     page.goto("about:blank")
     with suppress(AssertionError):  # then the comparison below shows the states
         until(lambda: states(proxy, ids) == list(expected))
@@ -86,7 +86,7 @@ def hold_down(page: Page, key: str, for_s: float) -> None:
 def test_a_key_that_is_held_down_approves_one_text(
     proxy: LiveProxy, page: Page, for_s: float
 ) -> None:
-    """However long it is held, the replies that come next stay open."""
+    """A key that is held down approves one text; the replies that come next stay open."""
     ids = held_texts(proxy, 4)
     look_at(page, ids[0])
     hold_down(page, "a", for_s)
@@ -95,7 +95,7 @@ def test_a_key_that_is_held_down_approves_one_text(
 
 @pytest.mark.parametrize("key", ["a", pytest.param("c", marks=pytest.mark.slow), "Enter"])
 def test_a_key_that_is_held_down_approves_no_call(proxy: LiveProxy, page: Page, key: str) -> None:
-    """One key alone never lets a call out: neither the first key, nor the second, nor Enter."""
+    """No single key releases a call however long it is held: the first, the second or Enter."""
     ids = held_calls(proxy, 3)
     look_at(page, ids[0])
     hold_down(page, key, 2.0)
@@ -104,7 +104,7 @@ def test_a_key_that_is_held_down_approves_no_call(proxy: LiveProxy, page: Page, 
 
 @pytest.mark.parametrize("pause_s", [0.0, pytest.param(0.25, marks=pytest.mark.slow), 0.6])
 def test_a_double_press_decides_once(proxy: LiveProxy, page: Page, pause_s: float) -> None:
-    """The second press falls on the next reply, which takes none for a second."""
+    """The second press of a double press falls on the next reply, and decides nothing."""
     ids = held_texts(proxy, 3)
     look_at(page, ids[0])
     page.keyboard.press("a")
@@ -116,7 +116,7 @@ def test_a_double_press_decides_once(proxy: LiveProxy, page: Page, pause_s: floa
 def test_the_next_reply_takes_a_decision_once_it_was_looked_at(
     proxy: LiveProxy, page: Page
 ) -> None:
-    """After a second, and all of it on the screen, the same key approves it."""
+    """After a second, with all of the next reply on the screen, the same key approves it."""
     ids = held_texts(proxy, 2)
     look_at(page, ids[0])
     page.keyboard.press("a")
@@ -129,7 +129,7 @@ def test_the_next_reply_takes_a_decision_once_it_was_looked_at(
 
 
 def test_a_verdict_on_its_way_survives_the_page(proxy: LiveProxy, visit: Visit, page: Page) -> None:
-    """A page that goes ends its requests; what was decided on it is sent once more."""
+    """A verdict whose request ends with its page is sent once more."""
     ids = held_texts(proxy, 1)
     sent: list[Route] = []
 
@@ -169,7 +169,7 @@ def test_a_call_takes_a_key_of_its_own(proxy: LiveProxy, page: Page) -> None:
 
 
 def test_what_is_out_of_sight_is_not_decided(proxy: LiveProxy, page: Page) -> None:
-    """A reply below the window's edge is scrolled to; a second look later it can be approved."""
+    """A key scrolls to a reply below the window's edge; a second after that it can approve it."""
     id = held_id(proxy, f"{LONG}\n\np=0.1")
     page.goto(f"/console/reviews/{id}")
     time.sleep(1.2)
@@ -196,7 +196,7 @@ def click_twice(page: Page) -> None:
 
 
 def click_in_a_row(page: Page) -> None:
-    """Two clicks that no browser counts as a double one."""
+    """Click twice, too slowly for a browser's double click."""
     button = page.locator("button[data-key=a]")
     button.click()
     time.sleep(0.55)
@@ -207,7 +207,7 @@ def click_in_a_row(page: Page) -> None:
 def test_a_second_click_approves_nothing_else(
     proxy: LiveProxy, page: Page, act: Callable[[Page], None]
 ) -> None:
-    """The button stands in the same place for the next reply, which nobody has read."""
+    """A second click falls on the next reply's button, and decides nothing on that unread reply."""
     ids = held_texts(proxy, 3)
     look_at(page, ids[0])
     act(page)
@@ -218,7 +218,7 @@ def test_a_second_click_approves_nothing_else(
 def test_a_second_click_confirms_no_call(
     proxy: LiveProxy, page: Page, act: Callable[[Page], None]
 ) -> None:
-    """The step that confirms has its button in another place."""
+    """The confirming step has its button elsewhere, so that a second click does not confirm."""
     ids = held_calls(proxy, 2)
     look_at(page, ids[0])
     act(page)
@@ -226,7 +226,7 @@ def test_a_second_click_confirms_no_call(
 
 
 def test_a_button_that_has_just_moved_takes_no_click(proxy: LiveProxy, page: Page) -> None:
-    """Where Reject was, Approve comes to stand: the click that follows decides nothing."""
+    """A click on Approve is ignored just after it moved to where Reject was."""
     ids = held_texts(proxy, 2)
     look_at(page, ids[0])
     reject = page.locator("button[data-key=r]").bounding_box()
@@ -246,7 +246,7 @@ def test_a_button_that_has_just_moved_takes_no_click(proxy: LiveProxy, page: Pag
 
 
 def test_on_a_slow_network_one_decision_is_one(browser: Browser, proxy: LiveProxy) -> None:
-    """While the next reply is on its way, whatever is pressed is about none; an undo still is."""
+    """While the next reply loads, keys decide nothing on it, except for an undo."""
     execute(proxy.config.store, "UPDATE held_replies SET state = 'rejected' WHERE state = 'held'")
     ids = held_texts(proxy, 3)
     with visiting(browser, proxy) as visit:
@@ -280,7 +280,7 @@ def test_on_a_slow_network_one_decision_is_one(browser: Browser, proxy: LiveProx
 
 
 def test_of_two_tabs_one_decides(proxy: LiveProxy, visit: Visit, page: Page) -> None:
-    """Who is second hears who was faster; what the other tab shows by then is not decided too."""
+    """The second of two tabs learns of the first's decision, and decides on nothing else."""
     ids = held_texts(proxy, 3)
     other = visit.context.new_page()
     try:
@@ -292,7 +292,7 @@ def test_of_two_tabs_one_decides(proxy: LiveProxy, visit: Visit, page: Page) -> 
         page.keyboard.press("a")
         page.wait_for_url(f"**/{ids[1]}*")
         look_at(page)
-        page.keyboard.press("r")  # sends the first, and is told
+        page.keyboard.press("r")  # sends the first, and gets the answer
         until(lambda: "held" not in states(proxy, ids[:1]))
         other.goto("about:blank")
         page.goto("about:blank")
@@ -309,9 +309,7 @@ def test_of_two_tabs_one_decides(proxy: LiveProxy, visit: Visit, page: Page) -> 
 
 
 def test_without_script_the_server_looks_after_it(browser: Browser, proxy: LiveProxy) -> None:
-    """A form that comes within a second of its page is asked for again, and a call has a box to be
-    ticked.
-    """
+    """Without script, the server refuses a form that comes at once or lacks a call's tick."""
     execute(proxy.config.store, "UPDATE held_replies SET state = 'rejected' WHERE state = 'held'")
     text, call = held_id(proxy, "first p=0.1"), held_calls(proxy, 3)[2]
     with visiting(browser, proxy, java_script_enabled=False) as visit:
@@ -331,7 +329,7 @@ def test_without_script_the_server_looks_after_it(browser: Browser, proxy: LiveP
 
 
 def test_the_count_of_what_waits_follows_a_decision(proxy: LiveProxy, page: Page) -> None:
-    """It is right on the next reply, without another page being opened."""
+    """After a decision, the next reply shows the right number of waiting replies."""
     ids = held_texts(proxy, 3)
     time.sleep(3.1)  # counts are up to three seconds old
     look_at(page, ids[0])

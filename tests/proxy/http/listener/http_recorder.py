@@ -1,4 +1,4 @@
-"""Our HTTP server around an application that writes down what reaches it.
+"""Our HTTP server around an application that records what reaches it.
 
 `serving` runs it as `pinocchio serve` does, on a socket of its own.
 """
@@ -79,7 +79,7 @@ def connect(port: int) -> socket.socket:
 
 
 def everything(sock: socket.socket) -> bytes:
-    """All that comes until the server hangs up, by a reset too."""
+    """Return all that arrives until the server closes, by a reset too."""
     parts = []
     try:
         while part := sock.recv(2**20):

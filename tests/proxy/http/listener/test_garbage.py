@@ -1,4 +1,4 @@
-"""What a request leaves behind: nothing that only the garbage collector finds.
+"""A request leaves nothing behind that only the garbage collector finds.
 
 Objects that keep each other wait for a collection, which then stops all requests while it frees
 them; a flood of such requests would make others wait.
@@ -95,6 +95,6 @@ def test_no_request_leaves_what_keeps_itself(proxy: LiveProxy, kind: str) -> Non
 
     kinds = Counter(f"{type(each).__module__}.{type(each).__qualname__}" for each in garbage)
     ours = {name for name in kinds if name.startswith(OURS) and not name.startswith(OF_THREADS)}
-    # a server has one of these; one that ended before may be found now, and not at every request
+    # A server has one of these; one that has ended may be found now, but not at every request.
     ours -= {name for name in OF_SERVERS if kinds[name] < REQUESTS}
     assert not {name: kinds[name] for name in ours}

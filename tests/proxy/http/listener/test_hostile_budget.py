@@ -1,4 +1,5 @@
-"""What a hostile client or upstream may cost the others: `scripts/bench hostile`, for a while.
+"""What a hostile client or upstream may cost other
+clients: `scripts/bench hostile`, for a while.
 
 The budget is 50 ms and 100 MB; here the machine is shared with other tests, so that latency is
 compared by the proxy's own CPU time and with a margin, and memory as it is.
@@ -27,11 +28,11 @@ MOST_OWN_MS = 300.0  # other work on the machine counts in it
 def measured(request: pytest.FixtureRequest) -> dict[str, dict[str, Any]]:
     """Return the cost of each selected attack, by its name."""
     items: list[Any] = [item for item in request.session.items if item.path == request.path]
-    asked = [item.callspec.params["name"] for item in items]
+    names = [item.callspec.params["name"] for item in items]
     places = (BENCHES, BENCHES / "peers", BENCHES / "hostile")
     command = [sys.executable, str(BENCHES / "hostile" / "bench_hostile.py"), "--json"]
     done = subprocess.run(
-        [*command, "--rounds", "1", "--seconds", "1", "--only", *asked],
+        [*command, "--rounds", "1", "--seconds", "1", "--only", *names],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, places))},
         capture_output=True,
         text=True,

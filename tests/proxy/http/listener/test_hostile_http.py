@@ -1,4 +1,4 @@
-"""What clients may do to the server's end of HTTP: hide requests, send without end, take the room.
+"""Attacks on the server's end of HTTP: hidden requests, endless input, and use of all room.
 
 Each test runs the real server; `tests/fuzz/http.py` compares it with other parsers.
 """
@@ -54,8 +54,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(http_server, name, getattr(http_server, name) / 20)
 
 
-def status_of(said: bytes) -> int:
-    return int(said[9:12])
+def status_of(reply: bytes) -> int:
+    return int(reply[9:12])
 
 
 # An Upgrade that is not taken
@@ -68,7 +68,7 @@ def status_of(said: bytes) -> int:
 def test_the_body_behind_an_upgrade_is_a_body(
     recorder: Recorder, connection: bytes, upgrade: bytes, pieces: str, framing: str
 ) -> None:
-    """Whatever protocol a POST offers, its body belongs to it and to no other request."""
+    """The body of a POST with an Upgrade belongs to that request, whatever protocol it offers."""
     asking = b"connection: %b\r\nupgrade: %b\r\nhttp2-settings: AAMAAABk\r\n\r\n"
     if framing == "chunks":
         head, body = CHUNKED, b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
@@ -84,19 +84,19 @@ def test_the_body_behind_an_upgrade_is_a_body(
             try:
                 sock.sendall(piece)
             except OSError:
-                break  # `close` was asked for
+                break  # the request has `close`
             if len(sent) == 3:
                 time.sleep(0.02)
-        said = everything(sock)
+        replies = everything(sock)
     seen = [("POST", b"/v1/embeddings", BODY)]
     if not connection.startswith(b"close"):
         seen.append(("GET", b"/v1/after", b""))
     assert recorder.seen == seen
-    assert said.count(b"HTTP/1.1 200 OK") == len(seen)
+    assert replies.count(b"HTTP/1.1 200 OK") == len(seen)
 
 
 def test_upstream_gets_the_body_behind_an_upgrade(tmp_path: Path) -> None:
-    """The finding as it was: upstream is asked once, with the body."""
+    """Upstream gets one request with the body behind an Upgrade."""
 
     def answer(peer: Peer) -> None:
         while peer.request():
@@ -109,17 +109,17 @@ def test_upstream_gets_the_body_behind_an_upgrade(tmp_path: Path) -> None:
                 sock.sendall(PLAIN + b"connection: upgrade, close\r\nupgrade: h2c\r\n\r\n")
                 time.sleep(0.2)
                 sock.sendall(BODY)
-                said = everything(sock)
+                reply = everything(sock)
         finally:
             proxy.stop()
     assert [(seen.line, seen.body) for seen in upstream.requests] == [
         (b"POST /v1/embeddings HTTP/1.1", BODY)
     ]
-    assert said.count(b"HTTP/1.1 ") == 1
+    assert reply.count(b"HTTP/1.1 ") == 1
 
 
 def test_an_upgrade_without_a_body_is_answered(recorder: Recorder) -> None:
-    """A GET that offers h2c, as Java's client does by itself, is an ordinary GET."""
+    """A GET that offers h2c, as Java's client does by itself, is answered as an ordinary GET."""
     asked = b"GET /v1/models HTTP/1.1\r\n" + HOST
     asked += b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AA\r\n\r\n"
     with serving(recorder) as port, connect(port) as sock:
@@ -130,7 +130,7 @@ def test_an_upgrade_without_a_body_is_answered(recorder: Recorder) -> None:
 
 
 def test_a_handshake_waits_for_no_reply(recorder: Recorder) -> None:
-    """Behind a request that is still answered, an offer of WebSockets is not taken."""
+    """An offer of WebSockets behind a request that is still being answered is ignored."""
     handshake = GET.replace(b"\r\n\r\n", b"\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n")
     with serving(recorder) as port, connect(port) as sock:
         sock.sendall(GET + handshake + GET.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n"))
@@ -139,7 +139,7 @@ def test_a_handshake_waits_for_no_reply(recorder: Recorder) -> None:
 
 
 def test_trailers_are_no_fields(recorder: Recorder) -> None:
-    """What stands behind a body reaches nobody, whether the body is read late or early."""
+    """Trailers behind a body are dropped, whether the body is read late or early."""
     body = b"2\r\nhi\r\n0\r\nauthorization: Bearer sk-other\r\nx-trailer: 1\r\n\r\n"
     with serving(recorder) as port, connect(port) as sock:
         for pieces in ([CHUNKED + b"\r\n" + body], [CHUNKED + b"\r\n", body]):
@@ -151,7 +151,7 @@ def test_trailers_are_no_fields(recorder: Recorder) -> None:
             assert names == [b"host", b"transfer-encoding"]
 
 
-# What two parsers could read differently
+# Ambiguous requests
 
 UNREADABLE = {
     "no host": b"GET / HTTP/1.1\r\n\r\n",
@@ -192,26 +192,26 @@ UNREADABLE = {
 
 @pytest.mark.parametrize("name", UNREADABLE)
 def test_what_could_be_read_differently_is_refused(recorder: Recorder, name: str) -> None:
-    """400 in our envelope, and the connection is closed: what follows is no request."""
+    """An ambiguous request gets 400 in our envelope, and its connection is closed."""
     with serving(recorder) as port, connect(port) as sock:
         sock.sendall(UNREADABLE[name] + GET)
-        said = everything(sock)
-    assert status_of(said) == 400
-    assert said.count(b"HTTP/1.1 400") == 1
-    assert b'"code": "invalid_http"' in said
-    assert b"connection: close\r\n" in said
+        replies = everything(sock)
+    assert status_of(replies) == 400
+    assert replies.count(b"HTTP/1.1 400") == 1
+    assert b'"code": "invalid_http"' in replies
+    assert b"connection: close\r\n" in replies
     assert recorder.seen == []
 
 
 def test_earlier_requests_are_answered_before_a_refusal(recorder: Recorder) -> None:
-    """The reply to what cannot be read does not overtake the others, nor stand in one of them."""
+    """The refusal of an unreadable request comes after the replies to the requests before it."""
     with serving(recorder) as port, connect(port) as sock:
         sock.sendall(GET + GET + b"what is this?\r\n\r\n" + GET)
-        said = everything(sock)
-    assert re.findall(rb"HTTP/1.1 (\d+) ", said) == [b"200", b"200", b"400"]
+        replies = everything(sock)
+    assert re.findall(rb"HTTP/1.1 (\d+) ", replies) == [b"200", b"200", b"400"]
 
 
-# Size and time
+# Limits of size and time
 
 
 @pytest.mark.parametrize(
@@ -226,19 +226,19 @@ def test_earlier_requests_are_answered_before_a_refusal(recorder: Recorder) -> N
     ],
 )
 def test_a_head_has_a_size(recorder: Recorder, sent: bytes, is_taken: bool) -> None:
-    """64 KB and 200 fields are read, more are 431, however they arrive."""
-    asked = b"GET /v1/models HTTP/1.1\r\n" + HOST + b"connection: close\r\n" + sent + b"\r\n\r\n"
-    asked = asked if is_taken else asked.replace(b"connection: close\r\n", b"")
-    asked = asked.replace(b"connection: close\r\n", b"") if sent.count(b"\n") == 198 else asked
-    for size in (len(asked), 1_000):
+    """A head of 64 KB and 200 fields is read, and a larger one gets 431, however it arrives."""
+    whole = b"GET /v1/models HTTP/1.1\r\n" + HOST + b"connection: close\r\n" + sent + b"\r\n\r\n"
+    whole = whole if is_taken else whole.replace(b"connection: close\r\n", b"")
+    whole = whole.replace(b"connection: close\r\n", b"") if sent.count(b"\n") == 198 else whole
+    for size in (len(whole), 1_000):
         with serving(recorder) as port, connect(port) as sock:
-            for at in range(0, len(asked), size):
-                sock.sendall(asked[at : at + size])
+            for at in range(0, len(whole), size):
+                sock.sendall(whole[at : at + size])
             assert status_of(sock.recv(2**16)) == (200 if is_taken else 431)
 
 
 def test_a_head_without_end_costs_little() -> None:
-    """80 MB of one value, of a target, of chunk extensions or of a trailer are not collected."""
+    """80 MB of one value, target, chunk extension or trailer are not collected."""
     begun = {
         "value": b"GET / HTTP/1.1\r\n" + HOST + b"a: ",
         "target": b"GET /",
@@ -275,12 +275,12 @@ def test_a_head_without_end_costs_little() -> None:
 def test_what_does_not_arrive_is_not_waited_for(
     recorder: Recorder, sent: bytes, status: int | None
 ) -> None:
-    """Silent, half-headed and half-bodied connections end, though a byte comes now and then."""
+    """Silent, half-headed and half-bodied connections end, even if a byte comes now and then."""
     with serving(recorder) as port, connect(port) as sock:
         sock.sendall(sent)
         began = time.monotonic()
         sock.settimeout(0.1)
-        said = b""
+        reply = b""
         while True:
             try:
                 part = sock.recv(2**16)
@@ -292,8 +292,8 @@ def test_what_does_not_arrive_is_not_waited_for(
                 break
             if not part:
                 break
-            said += part
-        assert (status is None and not said) or b"HTTP/1.1 %d " % status in said
+            reply += part
+        assert (status is None and not reply) or b"HTTP/1.1 %d " % status in reply
         assert time.monotonic() - began > 0.4
 
 
@@ -301,7 +301,7 @@ def test_what_does_not_arrive_is_not_waited_for(
 def test_of_several_bodies_the_one_that_takes_longest_leaves(
     recorder: Recorder, monkeypatch: pytest.MonkeyPatch, has_key: bool
 ) -> None:
-    """Bodies without a key have a bound, all together; one alone may be larger."""
+    """Bodies of clients without a key are bounded together: the slowest one is dropped."""
     monkeypatch.setattr("proxy.http.listener.connections.MOST_BODY_BYTES", 2**20)
     recorder.has_key = has_key
     size = 3 * 2**20
@@ -314,17 +314,17 @@ def test_of_several_bodies_the_one_that_takes_longest_leaves(
             slow.sendall(b"x" * (size - 400_000))
             assert status_of(slow.recv(2**16)) == 200
         else:
-            said = everything(slow)
-            assert status_of(said) == 503
-            assert b'"code": "overloaded"' in said
-            assert b"\r\nretry-after: 2\r\n" in said
+            reply = everything(slow)
+            assert status_of(reply) == 503
+            assert b'"code": "overloaded"' in reply
+            assert b"\r\nretry-after: 2\r\n" in reply
         fast.sendall(b"x" * (size - 900_000))
         assert status_of(fast.recv(2**16)) == 200
     assert [len(body) for _, _, body in recorder.seen] == [size] * (1 + has_key)
 
 
 async def test_requests_of_strangers_begin_a_few_at_a_time() -> None:
-    """Whoever sends a thousand at once leaves turns of the event loop to everybody else."""
+    """A thousand requests at once leave turns of the event loop to other clients."""
     everybody, loop = Connections([], None), asyncio.get_running_loop()
     begun: list[int] = []
     for number in range(3 * BEGUN_IN_A_TURN):
@@ -341,7 +341,7 @@ async def test_requests_of_strangers_begin_a_few_at_a_time() -> None:
 
 
 def test_who_left_before_its_turn_is_not_begun(recorder: Recorder) -> None:
-    """A flood of requests whose clients are gone costs their heads alone; the others are served."""
+    """Requests whose clients have left are not begun, so that the others are served."""
     with serving(recorder) as port:
         gone = [connect(port) for _ in range(200)]
         for each in gone:
@@ -354,7 +354,7 @@ def test_who_left_before_its_turn_is_not_begun(recorder: Recorder) -> None:
 
 @pytest.mark.usefixtures("quick")
 def test_a_slow_body_that_goes_on_is_read(recorder: Recorder) -> None:
-    """A body has more time the more of it came."""
+    """A body gets more time the more of it has arrived."""
     size = 200_000
     head = b"POST / HTTP/1.1\r\n" + HOST + b"content-length: %d\r\n\r\n" % size
     with serving(recorder) as port, connect(port) as sock:
@@ -366,7 +366,7 @@ def test_a_slow_body_that_goes_on_is_read(recorder: Recorder) -> None:
 
 
 def test_tiny_chunks_cost_what_they_weigh(recorder: Recorder) -> None:
-    """A body in pieces of a byte is put together once, not anew for each piece."""
+    """A body in chunks of one byte is joined once, not copied for each chunk."""
     with serving(recorder) as port, connect(port) as sock:
         sock.sendall(CHUNKED + b"connection: close\r\n\r\n")
         began = time.process_time()
@@ -377,19 +377,19 @@ def test_tiny_chunks_cost_what_they_weigh(recorder: Recorder) -> None:
 
 
 def test_pipelines_have_a_length(recorder: Recorder) -> None:
-    """A hundred requests may wait for the one before them; then the connection ends."""
+    """A hundred requests may wait on a connection; then it ends."""
     with serving(recorder) as port, connect(port) as sock:
         sock.sendall(GET * 2_000)
-        said = everything(sock)
-    assert 100 <= said.count(b"HTTP/1.1 200 OK") == len(recorder.seen) < 2_000
-    assert said.count(b"HTTP/1.1 503 ") == 1
+        replies = everything(sock)
+    assert 100 <= replies.count(b"HTTP/1.1 200 OK") == len(recorder.seen) < 2_000
+    assert replies.count(b"HTTP/1.1 503 ") == 1
 
 
-# Room
+# Number of connections
 
 
 def test_strangers_drive_out_each_other(recorder: Recorder) -> None:
-    """A flood of silent connections leaves room: who may come in is answered, and stays."""
+    """A flood of silent connections does not keep out, or drive out, clients that may come in."""
     recorder.is_known = True
     with serving(recorder, limit_concurrency=40) as port, ExitStack() as stack:
         known = [stack.enter_context(connect(port)) for _ in range(5)]
@@ -406,7 +406,7 @@ def test_strangers_drive_out_each_other(recorder: Recorder) -> None:
 
 
 def test_idle_ones_leave_before_anybody_is_refused(recorder: Recorder) -> None:
-    """Where all may come in, the room is bounded too; whoever is idle makes way."""
+    """Where everybody may come in, the oldest idle connection makes way for a new one."""
     recorder.is_known = True
     with serving(recorder, limit_concurrency=8, timeout_keep_alive=60) as port, ExitStack() as all:
         socks = []
@@ -429,7 +429,7 @@ def _is_open(sock: socket.socket) -> bool:
 
 
 def test_a_key_makes_a_client_known(tmp_path: Path) -> None:
-    """Silent connections and wrong keys do not keep a client with a good key away."""
+    """Silent connections and wrong keys do not keep out a client with a good key."""
 
     def answer(peer: Peer) -> None:
         while peer.request():
@@ -482,7 +482,7 @@ def _keys(text: bytes) -> None:
 
 @pytest.mark.parametrize("use", [_targets, _hosts, _names, _keys])
 def test_caches_keep_no_long_texts(use: Callable[[bytes], None]) -> None:
-    """Sixty texts of 100 KB from strangers are forgotten; short ones are few."""
+    """Sixty texts of 100 KB from strangers are not kept in caches, and few short ones."""
     use(b"x")
     gc.collect()
     tracemalloc.start()
@@ -491,7 +491,7 @@ def test_caches_keep_no_long_texts(use: Callable[[bytes], None]) -> None:
             use(b"%06d" % number + b"x" * 100_000)
         gc.collect()
         after_long, _ = tracemalloc.get_traced_memory()
-        for number in range(3_000):  # which would drive long ones out
+        for number in range(3_000):  # these would drive long ones out
             use(b"%06d" % number + b"y" * 40)
         gc.collect()
         after_short, _ = tracemalloc.get_traced_memory()

@@ -1,4 +1,4 @@
-"""A whole reply goes out in one write, and is the same as uvicorn's own two."""
+"""Our HTTP server: a whole reply goes out in one write, with the same bytes as uvicorn's two."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def serving(http: Any, app: Any = application, **more: Any) -> Iterator[int]:
 
 @pytest.fixture(scope="module", params=[Bursts, AlwaysGathered], ids=["at once", "gathered"])
 def ports(request: pytest.FixtureRequest) -> Iterator[dict[str, int]]:
-    """Of servers whose replies leave at once, or with those of others."""
+    """Yield the ports of servers that send replies at once, or gather them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(connections, "Bursts", request.param)
         with serving(HttpProtocol) as ours, serving("httptools") as theirs:
@@ -73,7 +73,7 @@ def ports(request: pytest.FixtureRequest) -> Iterator[dict[str, int]]:
 
 
 def told(port: int, request: bytes) -> bytes:
-    """All that the server says until it closes the connection."""
+    """Return all that the server sends until it closes the connection."""
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.sendall(request)
         parts = []
@@ -88,7 +88,7 @@ def told(port: int, request: bytes) -> bytes:
 def test_the_bytes_are_uvicorns(
     ports: dict[str, int], method: str, version: str, path: str
 ) -> None:
-    """Status line, fields in their order, body and the connection's end are the same."""
+    """Status line, order of fields, body and the connection's end are uvicorn's."""
     head = f"{method} /{path} HTTP/{version}\r\nhost: x\r\nconnection: close\r\n"
     request = f"{head}content-length: 2\r\n\r\nhi".encode()
     assert told(ports["ours"], request) == told(ports["uvicorn's"], request)
@@ -96,10 +96,10 @@ def test_the_bytes_are_uvicorns(
 
 @pytest.mark.parametrize("server", ["ours", "uvicorn's"])
 def test_what_was_sent_before_a_fault_arrives(ports: dict[str, int], server: str) -> None:
-    """Parts that wait for the end of their turn go out before the connection is closed."""
+    """Parts that wait for the end of their turn are sent before the connection is closed."""
     with capture_logs() as lines:
-        said = told(ports[server], b"GET /breaks-off?key=sk-secret HTTP/1.1\r\nhost: x\r\n\r\n")
-    assert said.endswith(b"\r\n\r\n3\r\none\r\n3\r\ntwo\r\n")
+        reply = told(ports[server], b"GET /breaks-off?key=sk-secret HTTP/1.1\r\nhost: x\r\n\r\n")
+    assert reply.endswith(b"\r\n\r\n3\r\none\r\n3\r\ntwo\r\n")
     if server == "ours":
         [line] = [each for each in lines if each["event"] == "no_reply"]
         assert (line["path"], line["kind"]) == ("/breaks-off", "RuntimeError")
@@ -107,7 +107,7 @@ def test_what_was_sent_before_a_fault_arrives(ports: dict[str, int], server: str
 
 
 def test_an_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection that asks nothing for as long as uvicorn waits is closed, and not before."""
+    """An idle connection is closed after uvicorn's time, and not before."""
     monkeypatch.setattr(connections, "SWEEP_S", 0.05)
     with (
         serving(HttpProtocol, timeout_keep_alive=1) as port,
@@ -123,16 +123,18 @@ def test_an_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_connection_is_kept(ports: dict[str, int]) -> None:
-    """Pipelined requests are all answered, in their order, on one connection."""
+    """Pipelined requests are answered in their order on one connection."""
     one = b"GET /small HTTP/1.1\r\nhost: x\r\n"
-    said = told(ports["ours"], one + b"\r\n" + one + b"\r\n" + one + b"connection: close\r\n\r\n")
-    assert said.count(b"HTTP/1.1 200 OK\r\n") == said.count(b"hello") == 3
+    replies = told(
+        ports["ours"], one + b"\r\n" + one + b"\r\n" + one + b"connection: close\r\n\r\n"
+    )
+    assert replies.count(b"HTTP/1.1 200 OK\r\n") == replies.count(b"hello") == 3
 
 
 def test_a_connection_whose_reply_waits_for_others_is_not_idle(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is none of those that may be closed to make room: the reply would be lost."""
+    """A connection whose reply waits to be sent is not closed as idle to make room."""
     monkeypatch.setattr(connections, "Bursts", AlwaysGathered)
     found: list[bool] = []
 
@@ -160,8 +162,8 @@ def test_a_connection_whose_reply_waits_for_others_is_not_idle(
 def test_what_comes_after_the_last_request_takes_no_reply(
     ports: dict[str, int], more: bytes
 ) -> None:
-    """A request that closes the connection is answered, whatever the client sends behind it; that
-    is not answered.
+    """A request that closes the connection is answered, whatever
+    the client sends after it, and that is not answered.
     """
     one = b"GET /small HTTP/1.1\r\nhost: x\r\n"
     for request in (
@@ -169,14 +171,14 @@ def test_what_comes_after_the_last_request_takes_no_reply(
         one + b"\r\n" + one + b"connection: close\r\n\r\n",
     ):
         with capture_logs() as lines:
-            said = told(ports["ours"], request + more)
-        assert said == told(ports["ours"], request)
-        assert said.startswith(b"HTTP/1.1 200 OK\r\n")
+            reply = told(ports["ours"], request + more)
+        assert reply == told(ports["ours"], request)
+        assert reply.startswith(b"HTTP/1.1 200 OK\r\n")
         assert "request_refused" not in [each["event"] for each in lines]
 
 
 def test_a_client_that_reads_late_gets_every_reply_whole(ports: dict[str, int]) -> None:
-    """Replies that do not fit into what the system holds wait for the client, in their order."""
+    """Replies beyond the system's buffers wait for the client and arrive whole, in order."""
     one = b"GET /big HTTP/1.1\r\nhost: x\r\n"
     request = one + b"\r\n" + one + b"\r\n" + one + b"connection: close\r\n\r\n"
     with socket.create_connection(("127.0.0.1", ports["ours"]), timeout=10) as connection:
@@ -190,7 +192,7 @@ def test_a_client_that_reads_late_gets_every_reply_whole(ports: dict[str, int]) 
 
 @pytest.mark.parametrize("size", [2, 2**20, 2**20 + 1])
 def test_a_body_is_the_same_whole_or_in_parts(size: int) -> None:
-    """One that has not come yet, or is too large to be handed over, is received in messages."""
+    """The application receives the same body, whether it is handed over whole or in messages."""
     found: list[tuple[bool, bytes]] = []
 
     async def echo(scope: Any, receive: Any, send: Any) -> None:
@@ -219,16 +221,16 @@ def test_a_body_is_the_same_whole_or_in_parts(size: int) -> None:
 
 
 def test_a_field_with_a_line_end_is_never_sent(ports: dict[str, int]) -> None:
-    """A header field that would be two is a fault of ours: 500, and no second field."""
-    said = told(ports["ours"], b"GET /split HTTP/1.1\r\nhost: x\r\n\r\n")
-    assert said.startswith(b"HTTP/1.1 500 ")
-    assert b"x-b" not in said
+    """A header field with a line end gives 500, and no second field is sent."""
+    reply = told(ports["ours"], b"GET /split HTTP/1.1\r\nhost: x\r\n\r\n")
+    assert reply.startswith(b"HTTP/1.1 500 ")
+    assert b"x-b" not in reply
 
 
 class GoneTransport(asyncio.Transport):
-    """The other end has reset the connection, and the socket tells so only when it is shut down.
+    """A transport whose peer has reset the connection, which shows only when it is shut down.
 
-    That the system says it so late is chance.
+    A real system reports it so late only by chance.
     """
 
     is_closed = False
@@ -247,7 +249,7 @@ class GoneTransport(asyncio.Transport):
 
 
 def test_a_client_that_is_gone_before_the_last_words_is_no_fault() -> None:
-    """They are for nobody, and the connection is closed."""
+    """A client that left before the last bytes causes no error, and its connection is closed."""
     protocol = HttpProtocol.__new__(HttpProtocol)
     protocol.transport = GoneTransport()
     protocol.outlet = Outlet(protocol.transport, Bursts())
@@ -259,8 +261,8 @@ def test_a_client_that_is_gone_before_the_last_words_is_no_fault() -> None:
 
 
 def test_a_stop_and_connections_are_limited_as_configured() -> None:
-    """What goes on at a stop has the configured time, or another one that is asked for; workers
-    share the connections, and none of them has less than its part.
+    """What runs when the server stops has the configured time, or the
+    requested one; workers divide the number of connections among them.
     """
     config = Config.model_validate({"limits": {"grace_s": 7, "max_connections": 10}})
     plain = server_settings(application, config.limits)
@@ -270,7 +272,7 @@ def test_a_stop_and_connections_are_limited_as_configured() -> None:
 
 
 class Sent(list[Any]):
-    """Takes the messages of ASGI, and fails at the one with the head where it is told to."""
+    """Takes the messages of ASGI, and can fail at the one with the head."""
 
     fails = False
 
@@ -282,17 +284,17 @@ class Sent(list[Any]):
 
 @pytest.mark.parametrize("fails", [False, True], ids=["sent", "client gone"])
 async def test_a_body_that_writes_itself_is_closed_in_any_case(fails: bool) -> None:
-    """By ASGI its parts are messages; where the head could not be sent nothing is written."""
-    told: list[str] = []
+    """A body that writes itself is closed also where its head could not be sent."""
+    calls: list[str] = []
 
     async def body(writer: BodyWriter) -> None:
         assert not writer.takes_parts()
         for part in (b"one", b"two"):
             await writer.write(part)
-        told.append("written")
+        calls.append("written")
 
     async def close() -> None:
-        told.append("closed")
+        calls.append("closed")
 
     async def answer(_: Request) -> Reply:
         return Reply(200, [], body, close)
@@ -311,4 +313,4 @@ async def test_a_body_that_writes_itself_is_closed_in_any_case(fails: bool) -> N
     assert [message.get("body") for message in sent] == (
         [] if fails else [None, b"one", b"two", b""]
     )
-    assert told == (["closed"] if fails else ["written", "closed"])
+    assert calls == (["closed"] if fails else ["written", "closed"])

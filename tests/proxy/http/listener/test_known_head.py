@@ -1,4 +1,4 @@
-"""A request behind a head that is known is the one that the parser would have read."""
+"""A request behind a known head is the one that the parser would have read."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ FRAMING = st.sampled_from(
 def test_what_is_known_is_what_the_parser_reads(
     body: bytes, edits: list[tuple[int, int, bytes]], more: bytes, at: int
 ) -> None:
-    """However a request differs from the one before it, either it is told to be another, or llhttp
-    finds in it one request with these fields and this body, or its beginning.
+    """A request that differs from the one before it is either left to the
+    parser, or is one whose fields and body llhttp reads in the same way.
     """
     known = learnt(request(b"hello"))
     assert known is not None
@@ -100,14 +100,14 @@ def test_what_is_known_is_what_the_parser_reads(
     ],
 )
 def test_a_head_whose_end_is_not_sure_is_not_kept(data: bytes) -> None:
-    """Only that of one whole request of moderate size is."""
+    """Only the head of one whole request of moderate size is remembered."""
     scope = {"headers": [(b"content-length", b"5")], CLIENT: None}
     assert known_head(data, scope) is None
     assert known_head(data, scope, has_body=False) is None
 
 
 def test_a_head_that_came_alone_is_kept() -> None:
-    """Many clients write it before its body; the same bytes with a body are told apart."""
+    """A head that arrives before its body is remembered, as many clients write it so."""
     data = request(b"hello")
     head = data[: -len(b"hello")]
     scope = {"method": "POST", "headers": Parsed(data).headers, CLIENT: None}
@@ -119,7 +119,7 @@ def test_a_head_that_came_alone_is_kept() -> None:
 
 
 def test_what_a_request_changes_stays_its_own() -> None:
-    """The next one behind the same head finds it as it was sent."""
+    """A request that changes its scope leaves the remembered head unchanged."""
     scope = {"method": "POST", "headers": Parsed(request(b"hello")).headers, CLIENT: None}
     known = known_head(request(b"hello"), scope)
     assert known is not None
@@ -164,7 +164,7 @@ SEQUENCES = [
 def test_each_is_answered_as_on_a_connection_of_its_own(
     server: tuple[int, Recorder], requests: list[bytes]
 ) -> None:
-    """Replies, bodies and fields do not tell what came before."""
+    """Replies, bodies and fields are those of a connection with a single request."""
     port, app = server
     found: list[list[Any]] = [[], []]
     with connect(port) as kept:
@@ -180,9 +180,7 @@ def test_each_is_answered_as_on_a_connection_of_its_own(
 
 @pytest.mark.parametrize("cuts", [[0], [0, 1], [1], [1, 2], [3], [4], [-1, 0], [-20, 1]])
 def test_a_body_may_come_behind_its_head(server: tuple[int, Recorder], cuts: list[int]) -> None:
-    """In several pieces, which begin so many bytes behind the head's end; also in the one that
-    another request begins in.
-    """
+    """A body may arrive in pieces after its head, one of which begins another request."""
     port, app = server
     requests = [request(b"body"), request(b"four"), request(b""), request(b"b" * 300)]
     with connect(port) as kept:
@@ -207,7 +205,7 @@ def test_a_body_may_come_behind_its_head(server: tuple[int, Recorder], cuts: lis
 def test_a_body_that_never_comes_is_waited_for_no_longer(
     server: tuple[int, Recorder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also behind a known head."""
+    """A body that never arrives behind a known head is given up as usual."""
     port, _ = server
     monkeypatch.setattr(http_protocol, "BODY_S", 0.1)
     monkeypatch.setattr(connections, "SWEEP_S", 0.1)
@@ -219,7 +217,7 @@ def test_a_body_that_never_comes_is_waited_for_no_longer(
 
 
 def test_two_that_come_together_are_both_answered(server: tuple[int, Recorder]) -> None:
-    """What comes behind a request of a known head is a request too, also in pieces."""
+    """A request right behind one with a known head is answered too, also in pieces."""
     port, app = server
     with connect(port) as kept:
         for _ in range(2):

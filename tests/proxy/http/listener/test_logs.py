@@ -1,4 +1,4 @@
-"""One JSON line per request, of listed facts: no message text and no key ever gets there."""
+"""One JSON line per request with known fields, and never a message's text or a key."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def line_of(server: ProxyProcess, response: httpx.Response) -> dict[str, Any]:
 
 
 def test_a_completion_has_a_line(server: ProxyProcess) -> None:
-    """The line tells what the headers tell, and where the request went."""
+    """The line has what the headers have, and the upstream of the request."""
     response = httpx.post(f"{server.base_url}/chat/completions?key=x", json=question("hi"))
     line = line_of(server, response)
     headers = response.headers
@@ -80,7 +80,9 @@ def plain(**changes: object) -> dict[str, Any]:
 
 
 def test_a_share_of_plain_requests_is_logged_and_everything_else() -> None:
-    """Errors, holds, requests without a policy's action and other events are no plain requests."""
+    """A share of plain requests is logged, and all errors,
+    holds, requests without a policy's action and other events.
+    """
     kept = [
         plain(status=429),
         plain(status=502, error="upstream_broke_off"),
@@ -118,7 +120,7 @@ def test_a_share_of_plain_requests_is_logged_and_everything_else() -> None:
 def test_a_setting_of_the_log_that_is_none_is_one_sentence(
     command: list[str], name: str, value: str, sentence: str, tmp_path: Path
 ) -> None:
-    """Not a traceback, and before anything listens."""
+    """An invalid setting of the log stops the start with one sentence."""
     done = run_cli(*command, cwd=tmp_path, **{name: value})
     assert done.returncode == 2
     assert sentence in done.stderr
@@ -126,7 +128,7 @@ def test_a_setting_of_the_log_that_is_none_is_one_sentence(
 
 
 def test_other_surfaces_have_a_line(server: ProxyProcess) -> None:
-    """What is only relayed has a line, too."""
+    """A request that is only relayed has a line, too."""
     line = line_of(server, httpx.get(f"{server.base_url}/files/file-1"))
     assert (line["method"], line["path"]) == ("GET", "/v1/files/file-1")
     assert (line["confidence_status"], line["reason"]) == ("not_supported", "surface")
@@ -147,7 +149,7 @@ def test_errors_have_a_line(server: ProxyProcess) -> None:
 
 
 def test_a_client_that_leaves_has_a_line(server: ProxyProcess) -> None:
-    """A request whose client did not wait is logged as such."""
+    """A request whose client left is logged as such."""
     before = len(server.lines())
     url = f"{server.base_url}/chat/completions"
     for path in (url, f"{server.base_url}/responses"):
@@ -160,7 +162,7 @@ def test_a_client_that_leaves_has_a_line(server: ProxyProcess) -> None:
 
 
 def test_no_text_and_no_key_is_logged(server: ProxyProcess) -> None:
-    """No part of stderr has a client's or an upstream's key, a question, an answer or a query."""
+    """Nothing on stderr has a client's or an upstream's key, a question, an answer or a query."""
     chat = f"{server.base_url}/chat/completions"
     headers = {
         "authorization": f"Bearer sk-{CANARY}",
@@ -186,7 +188,7 @@ def test_no_text_and_no_key_is_logged(server: ProxyProcess) -> None:
 def test_a_failing_scorer_tells_no_text(
     start_proxy: StartProxy, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The log names a scorer's fault by its kind, as its message may quote the answer."""
+    """The log has only the kind of a scorer's fault, since its message may quote the answer."""
     start_proxy(scorer=FailingScorer("telltale")).ask(CANARY)
     captured = capsys.readouterr()
     assert "score_failed" in captured.out

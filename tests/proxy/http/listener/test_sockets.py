@@ -1,4 +1,4 @@
-"""Addresses on which nothing can listen are refused in a sentence."""
+"""Addresses on which nothing can listen are refused with a sentence."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tests.running.live_proxy import free_port, run_cli
     ("host", "port"), [("é..b", 0), ("a\0b", 0), ("a..b", 0), ("127.0.0.1", 70_000)]
 )
 def test_an_unusable_address_is_an_oserror(host: str, port: int) -> None:
-    """Whatever Python raises for it."""
+    """An unusable address raises OSError, whatever Python raises for it."""
     with pytest.raises(OSError, match=r".+"):
         open_socket(host, port, 1)
 
 
 @pytest.mark.parametrize("listener", ["admin", "guardrails"])
 def test_a_host_that_is_no_name_is_one_sentence(tmp_path: Path, listener: str) -> None:
-    """For the desk and for the guardrails as for the proxy's own listener."""
+    """A host that is no name gives one sentence, for the proxy, the desk and the guardrails."""
     config = tmp_path / "proxy.yaml"
     token = "a" * 40
     config.write_text(

@@ -1,4 +1,4 @@
-"""A reply behind a head that is known is the one that the parser would have read."""
+"""A reply behind a known head is the one that the parser would have read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def reply(body: bytes, head: bytes = HEAD, length: bytes = b"") -> bytes:
 
 
 class Transport(asyncio.Transport):
-    """One that only notes that it was closed."""
+    """A transport that only records that it was closed."""
 
     def __init__(self) -> None:
         super().__init__({"socket": socket.socket()})
@@ -40,12 +40,12 @@ class Transport(asyncio.Transport):
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def known_replies(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return a list that gets a 1 for every reply whose head was known."""
     known, found = Connection._read_again, list[int]()
 
-    def read_again(*given: Any) -> bool:
-        is_known = known(*given)
+    def read_again(*arguments: Any) -> bool:
+        is_known = known(*arguments)
         found.extend([1] if is_known else [])
         return is_known
 
@@ -54,7 +54,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def all_of(asked: list[Reads], learns: int) -> list[object]:
-    """Return what a connection reads from replies in turn, if it learns this many heads."""
+    """Return what a connection reads from these replies in turn, if it learns this many heads."""
     loop = asyncio.new_event_loop()
     free: list[Connection] = []
     connection = Connection(loop, "http://x", 1, free.append, lambda _: None, Bursts())
@@ -130,11 +130,11 @@ CASES: dict[str, tuple[list[Reads], int]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_known_head_changes_no_reply(case: str, told: list[int]) -> None:
-    """Status, fields, body, errors and the connection's fate are those of the parser."""
+def test_a_known_head_changes_no_reply(case: str, known_replies: list[int]) -> None:
+    """A known head changes neither status, fields, body and errors, nor the connection's end."""
     asked, known = CASES[case]
     assert all_of(asked, learns=3) == all_of(asked, learns=0)
-    assert len(told) == known
+    assert len(known_replies) == known
 
 
 LENGTHS = st.binary(max_size=3) | st.sampled_from([b"1", b"2", b"02", b" 2", b"2 ", b"1\r\nx: 2"])
@@ -150,7 +150,7 @@ ANY = st.builds(
 def test_whatever_follows_a_known_head_is_read_as_by_the_parser(
     tails: list[bytes], cut: int
 ) -> None:
-    """Other lengths, fewer or more bytes, another cut: the same replies and errors."""
+    """Other lengths, more or fewer bytes, or another cut give the same replies and errors."""
     asked: list[Reads] = [("POST", [reply(b"ab")])]
     asked += [("POST", [part for part in (each[:cut], each[cut:]) if part]) for each in tails]
     assert all_of(asked, learns=3) == all_of(asked, learns=0)
@@ -158,9 +158,11 @@ def test_whatever_follows_a_known_head_is_read_as_by_the_parser(
     assert all_of(asked, learns=3) == all_of(asked, learns=0)
 
 
-def test_a_connection_whose_heads_are_never_the_same_stops_looking(told: list[int]) -> None:
-    """To learn a head costs; servers that put a number into each have none of it."""
+def test_a_connection_whose_heads_are_never_the_same_stops_looking(
+    known_replies: list[int],
+) -> None:
+    """A connection whose heads differ each time stops learning them, which costs time."""
     heads = [HEAD.replace(b"Mon", b"%%d%d" % n % n) for n in range(HEADS_LEARNT)]
     asked: list[Reads] = [("POST", [reply(b"a", head)]) for head in heads]
     assert len(all_of([*asked, ("POST", [reply(b"b")]), ("POST", [reply(b"c")])], learns=3)) == 5
-    assert not told
+    assert not known_replies

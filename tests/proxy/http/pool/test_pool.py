@@ -77,7 +77,7 @@ def little_garbage() -> Iterator[None]:
 def run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run[Any]]:
     """Yield a function that runs a coroutine on each kind of event loop, and with bursts gathered.
 
-    Checks that no task is left over and no loop complains.
+    It checks that no task is left over and no loop complains.
     """
     kind, _, is_gathered = request.param.partition(", ")
     if is_gathered:
@@ -132,7 +132,7 @@ async def asking(
 
 
 def answering(*pieces: bytes) -> Script:
-    """Answers every request with these bytes, as long as the client stays."""
+    """Answer every request with these bytes, as long as the client stays."""
 
     def script(peer: Peer) -> None:
         while peer.request():
@@ -142,7 +142,7 @@ def answering(*pieces: bytes) -> Script:
 
 
 def closing(*pieces: bytes) -> Script:
-    """Answers one request, and closes."""
+    """Answer one request, and close."""
 
     def script(peer: Peer) -> None:
         peer.request()
@@ -171,7 +171,7 @@ def being_left(peer: Peer) -> None:
 
 
 class Gate:
-    """An event that a script can wait for, or tell, from its thread."""
+    """An event that a script can wait for or set from its thread."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -186,11 +186,11 @@ class Gate:
         await until(self._event.is_set)
 
 
-# What is sent
+# Sent requests
 
 
 def test_a_request_is_what_it_was_given(run: Run[Any]) -> None:
-    """Request line, host, the given fields in their order, content-length and body; no more."""
+    """A request is its line, host, the given fields in order, content-length and body."""
 
     async def scenario() -> None:
         async with asking(answering(OK)) as client:
@@ -227,7 +227,7 @@ def test_a_request_is_what_it_was_given(run: Run[Any]) -> None:
 def test_a_length_is_sent_where_one_belongs(
     run: Run[Any], method: str, body: bytes, length: bytes | None
 ) -> None:
-    """RFC 9110, 8.6: with a body always, without one only for methods that anticipate it."""
+    """RFC 9110, 8.6: a length is sent with every body, else only for methods that expect one."""
 
     async def scenario() -> None:
         async with asking(answering(OK)) as client:
@@ -240,7 +240,7 @@ def test_a_length_is_sent_where_one_belongs(
 
 
 def test_a_configured_key_replaces_the_clients(run: Run[Any]) -> None:
-    """With `api_key`, it is the only authorization that goes upstream."""
+    """With `api_key`, that key is the only authorization sent upstream."""
 
     async def scenario() -> None:
         async with asking(answering(OK), api_key="sk-ours") as client:
@@ -252,7 +252,7 @@ def test_a_configured_key_replaces_the_clients(run: Run[Any]) -> None:
 
 
 def test_framing_is_never_the_clients(run: Run[Any]) -> None:
-    """Fields that frame a message are written here only, also if a caller forgot to drop them."""
+    """Fields that frame a message are written by the pool alone, even if a caller passes some."""
     given_fields = [
         (b"host", b"elsewhere"),
         (b"content-length", b"3"),
@@ -290,7 +290,7 @@ def test_framing_is_never_the_clients(run: Run[Any]) -> None:
     ],
 )
 def test_nothing_is_smuggled(run: Run[Any], bad: UpstreamRequest) -> None:
-    """A line break, space or NUL where it would change the message is refused before any byte."""
+    """A line break, space or NUL that would change the message is refused before any byte."""
 
     async def scenario() -> None:
         async with asking(answering(OK)) as client:
@@ -314,7 +314,7 @@ def test_nothing_is_smuggled(run: Run[Any], bad: UpstreamRequest) -> None:
     ],
 )
 def test_host_is_formed_as_in_a_url(base_url: str, authority: str, port: int, path: str) -> None:
-    """The standard port is left out, IPv6 stands in brackets, names are ASCII."""
+    """Host has no standard port, IPv6 in brackets, and names in ASCII."""
     origin = origin_of(base_url)
     assert (origin.authority, origin.port, origin.path) == (authority, port, path)
 
@@ -337,7 +337,7 @@ def test_host_is_formed_as_in_a_url(base_url: str, authority: str, port: int, pa
     ],
 )
 def test_an_unusable_base_url_is_refused_at_start(base_url: str) -> None:
-    """One sentence, which does not repeat what may be a password."""
+    """An unusable base URL gives one sentence that does not repeat a possible password."""
     with pytest.raises(StartupError, match="base_url") as caught:
         Pool(base_url)
     assert "secret@" not in str(caught.value)
@@ -353,7 +353,7 @@ def test_an_unusable_key_is_refused_at_start(key: str) -> None:
 
 
 def test_ipv6_and_names_are_reached(run: Run[Any]) -> None:
-    """An IPv6 literal works; so does a name of which only one address listens."""
+    """An IPv6 address works, and so does a name of which only one address listens."""
     try:
         server = RawServer(answering(OK), host="::1")
     except OSError:
@@ -394,7 +394,7 @@ def test_large_bodies_go_both_ways(run: Run[Any]) -> None:
 def test_a_slow_upstream_takes_a_large_body_at_its_pace(
     run: Run[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Uploading may take longer than `timeout_s`, as long as upstream goes on reading."""
+    """An upload may take longer than `timeout_s`, as long as upstream goes on reading."""
     body = BODY * 4
     new_socket = pool_module._new_socket
 
@@ -423,7 +423,7 @@ def test_a_slow_upstream_takes_a_large_body_at_its_pace(
     run(scenario())
 
 
-# What comes back
+# Received replies
 
 REPLIES: dict[str, tuple[bytes, Got]] = {
     "length": (OK, Got(200, [(b"content-length", b"2")], b"ok")),
@@ -486,14 +486,14 @@ REPLIES: dict[str, tuple[bytes, Got]] = {
 
 @pytest.mark.parametrize("name", REPLIES)
 def test_a_reply_is_what_upstream_sent(run: Run[Any], name: str) -> None:
-    """Status, fields and body as RFC 9112 frames them; values, order and repeats untouched."""
+    """Status, fields and body are framed as in RFC 9112, with values and order unchanged."""
     raw, expected = REPLIES[name]
     assert ask_once(run, closing(raw)) == expected
 
 
 @pytest.mark.parametrize("name", REPLIES)
 def test_chunks_and_read_give_the_same(run: Run[Any], name: str) -> None:
-    """Iterating a reply gives the bytes that `read` gives."""
+    """Iterating over a reply gives the bytes that `read` gives."""
     raw, expected = REPLIES[name]
 
     async def scenario() -> None:
@@ -529,7 +529,7 @@ def test_it_does_not_matter_how_a_reply_is_split(kind: str, name: str, cuts: lis
 
 
 class Recorded(asyncio.Transport):
-    """A transport that only notes that it was closed; it lets a test choose every read's bytes."""
+    """A transport that only records that it was closed; a test chooses the bytes of every read."""
 
     def __init__(self) -> None:
         super().__init__({"socket": socket.socket()})
@@ -567,13 +567,13 @@ def parsed(pieces: list[bytes]) -> tuple[Got, bool]:
 
 @given(name=st.sampled_from(sorted(REPLIES)), cuts=CUTS)
 def test_it_does_not_matter_where_a_read_ends(name: str, cuts: list[int]) -> None:
-    """The same with exact reads: also what is known about keeping the connection is the same."""
+    """Any split into exact reads gives the same reply, and keeps the connection or not alike."""
     raw, expected = REPLIES[name]
     assert parsed(pieces_of(raw, cuts)) == (expected, parsed([raw])[1])
 
 
 def test_a_head_reply_has_no_body(run: Run[Any]) -> None:
-    """A length in a reply to HEAD is relayed, and nothing is waited for; the next request works."""
+    """A reply to HEAD may have a length, and nothing is waited for; the next request works."""
 
     async def scenario() -> None:
         async with asking(answering(b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n")) as client:
@@ -584,7 +584,7 @@ def test_a_head_reply_has_no_body(run: Run[Any]) -> None:
 
 
 def test_a_reply_begins_with_its_head(run: Run[Any]) -> None:
-    """`send` returns before the body; each part of it is given out when it comes."""
+    """`send` returns before the body, and each part of it is returned when it arrives."""
     gates = [Gate(), Gate()]
 
     def script(peer: Peer) -> None:
@@ -610,7 +610,7 @@ def test_a_reply_begins_with_its_head(run: Run[Any]) -> None:
 
 
 def test_what_has_arrived_comes_in_one_piece(run: Run[Any]) -> None:
-    """A reader that was away gets everything that came meanwhile at once."""
+    """A reader that was away gets everything that arrived meanwhile at once."""
     gate = Gate()
 
     def script(peer: Peer) -> None:
@@ -652,7 +652,7 @@ def test_a_body_beyond_the_limit_is_not_awaited(run: Run[Any]) -> None:
 
 
 def test_a_small_body_beyond_the_limit_is_refused(run: Run[Any]) -> None:
-    """The limit also holds for a body that is here already; what fits exactly is given."""
+    """The limit also holds for a body that has arrived; one of exactly that size is returned."""
 
     async def scenario() -> None:
         async with asking(answering(OK)) as client:
@@ -665,7 +665,7 @@ def test_a_small_body_beyond_the_limit_is_refused(run: Run[Any]) -> None:
     run(scenario())
 
 
-# Replies that break off, and what is no reply
+# Replies that break off, and invalid ones
 
 CUT = {
     "length": b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf",
@@ -681,7 +681,7 @@ CUT = {
 def test_a_broken_body_is_given_out_and_then_raised(
     run: Run[Any], name: str, is_reset: bool
 ) -> None:
-    """What came before the break is not lost, and the break is not taken for the end."""
+    """What came before a break is returned, and the break raises an error."""
     gate = Gate()
 
     def script(peer: Peer) -> None:
@@ -705,7 +705,7 @@ def test_a_broken_body_is_given_out_and_then_raised(
 
 
 def test_a_reset_is_no_end(run: Run[Any]) -> None:
-    """A body without a length ends with a close, not with a reset."""
+    """A body without a length ends with a close; a reset is an error."""
     gate = Gate()
 
     def script(peer: Peer) -> None:
@@ -748,7 +748,9 @@ NOT_HTTP = {
 
 @pytest.mark.parametrize("name", NOT_HTTP)
 def test_what_is_no_reply_is_an_error(run: Run[Any], name: str) -> None:
-    """Garbage, ambiguous framing and an early end are UpstreamBrokenError, naming the upstream."""
+    """Garbage, ambiguous framing and an early end are
+    UpstreamBrokenError with the upstream's name.
+    """
     with pytest.raises(UpstreamBrokenError, match=r"upstream http://127\.0\.0\.1:\d+ "):
         ask_once(run, closing(NOT_HTTP[name]))
 
@@ -768,7 +770,7 @@ ENDLESS = {
 
 @pytest.mark.parametrize("name", ENDLESS)
 def test_what_never_ends_is_ended(run: Run[Any], name: str) -> None:
-    """A head, trailers or framing without an end are refused before they fill the memory."""
+    """An endless head, trailers or framing are refused before they fill the memory."""
     gate = Gate()
     sent = math.inf
     first, more = ENDLESS[name]
@@ -801,7 +803,7 @@ def test_what_never_ends_is_ended(run: Run[Any], name: str) -> None:
     ],
 )
 def test_a_head_has_limits(run: Run[Any], fields: bytes, is_taken: bool) -> None:
-    """64 KiB and a few hundred fields are the most, also when they come at once."""
+    """A head may have 64 KiB and a few hundred fields, also if they arrive at once."""
     raw = b"HTTP/1.1 200 OK\r\n" + fields + b"content-length: 2\r\n\r\nok"
     if is_taken:
         assert ask_once(run, closing(raw)).body == b"ok"
@@ -814,7 +816,7 @@ def test_a_head_has_limits(run: Run[Any], fields: bytes, is_taken: bool) -> None
 
 
 def test_refused_and_unresolvable_are_unreachable(run: Run[Any]) -> None:
-    """Where no connection is made, it is UpstreamError with 502 and the kind of the failure."""
+    """A failed connection is UpstreamError with 502 and the kind of the failure."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
 
@@ -832,7 +834,7 @@ def test_refused_and_unresolvable_are_unreachable(run: Run[Any]) -> None:
 
 
 def test_connecting_does_not_take_for_ever(run: Run[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that accepts and then never shakes hands is given up after the connect timeout."""
+    """A server that accepts and never shakes hands is given up after the connect timeout."""
     monkeypatch.setattr(pool_module, "CONNECT_TIMEOUT_S", 0.1)
 
     async def scenario() -> None:
@@ -908,7 +910,7 @@ def test_tls_with_a_known_certificate(
 
 
 def test_tls_with_an_unknown_certificate(run: Run[Any], server_tls: ssl.SSLContext) -> None:
-    """A certificate that nobody vouches for is UpstreamError, and nothing was sent."""
+    """With a certificate of unknown origin it is UpstreamError, and nothing is sent."""
 
     async def scenario() -> None:
         with RawServer(answering(OK), server_tls) as server:
@@ -924,7 +926,7 @@ def test_tls_with_an_unknown_certificate(run: Run[Any], server_tls: ssl.SSLConte
 def test_tls_with_another_hosts_certificate(
     run: Run[Any], certificate: Path, server_tls: ssl.SSLContext
 ) -> None:
-    """The certificate must be for the host of base_url."""
+    """A certificate for another host than base_url's is refused."""
 
     async def scenario() -> None:
         with RawServer(answering(OK), server_tls, host="127.0.0.2") as server:
@@ -938,7 +940,7 @@ def test_tls_with_another_hosts_certificate(
 
 
 def test_tls_where_there_is_none(run: Run[Any]) -> None:
-    """A server that does not speak TLS is UpstreamError."""
+    """A server that does not speak TLS gives UpstreamError."""
 
     async def scenario() -> None:
         with RawServer(lambda peer: peer.send(NOT_HTTP["garbage"])) as server:
@@ -951,7 +953,7 @@ def test_tls_where_there_is_none(run: Run[Any]) -> None:
 
 
 def test_tls_cut_off_and_left(run: Run[Any], certificate: Path, server_tls: ssl.SSLContext) -> None:
-    """Over TLS, too, a cut is UpstreamBrokenError and a closed reply closes the connection."""
+    """Over TLS a cut is UpstreamBrokenError, and closing a reply closes the connection."""
     gate = Gate()
 
     def script(peer: Peer) -> None:
@@ -976,11 +978,11 @@ def test_tls_cut_off_and_left(run: Run[Any], certificate: Path, server_tls: ssl.
     run(scenario())
 
 
-# Connections that are kept
+# Kept connections
 
 
 def test_a_connection_is_kept(run: Run[Any]) -> None:
-    """Requests one after another share one connection, whatever frames their replies."""
+    """Consecutive requests share one connection, however their replies are framed."""
 
     async def scenario() -> None:
         for name in ("length", "chunked", "interim", "204", "304", "empty", "without CR"):
@@ -994,7 +996,7 @@ def test_a_connection_is_kept(run: Run[Any]) -> None:
 
 
 def test_the_warmest_connection_is_taken(run: Run[Any]) -> None:
-    """The connection that was used last is used next, so that spare ones can grow old."""
+    """The connection that was used last is used next, so that spare ones can age."""
     used: list[int] = []
     gate = threading.Barrier(3)
 
@@ -1030,7 +1032,9 @@ def test_the_warmest_connection_is_taken(run: Run[Any]) -> None:
     ],
 )
 def test_a_connection_is_not_kept(run: Run[Any], raw: bytes) -> None:
-    """Where upstream will close, or sent more than its reply, the next request has a new one."""
+    """Where upstream will close, or sent more than
+    its reply, the next request has a new connection.
+    """
 
     def script(peer: Peer) -> None:
         peer.request()
@@ -1048,7 +1052,7 @@ def test_a_connection_is_not_kept(run: Run[Any], raw: bytes) -> None:
 
 
 def test_a_connection_is_kept_that_http_1_0_offers(run: Run[Any]) -> None:
-    """HTTP/1.0 with keep-alive and a length is kept, too."""
+    """A connection with HTTP/1.0, keep-alive and a length is kept, too."""
     raw = b"HTTP/1.0 200 OK\r\nconnection: keep-alive\r\ncontent-length: 2\r\n\r\nok"
 
     async def scenario() -> None:
@@ -1061,7 +1065,7 @@ def test_a_connection_is_kept_that_http_1_0_offers(run: Run[Any]) -> None:
 
 
 def test_late_bytes_answer_nothing(run: Run[Any]) -> None:
-    """What comes on an idle connection closes it, and is no reply to the next request."""
+    """Bytes on an idle connection close it, and are no reply to the next request."""
     gate = Gate()
 
     def script(peer: Peer) -> None:
@@ -1085,7 +1089,7 @@ def test_late_bytes_answer_nothing(run: Run[Any]) -> None:
 
 @pytest.mark.parametrize("ending", ["close", "reset", "half", "408"])
 def test_a_connection_that_upstream_closed_is_not_used(run: Run[Any], ending: str) -> None:
-    """The end of an idle connection costs no request, not even a POST, however it comes."""
+    """An idle connection that upstream closed costs no request, not even a POST."""
 
     def script(peer: Peer) -> None:
         peer.request()
@@ -1110,7 +1114,7 @@ def test_a_connection_that_upstream_closed_is_not_used(run: Run[Any], ending: st
 
 
 def test_a_close_that_the_loop_has_not_seen_yet(run: Run[Any]) -> None:
-    """Also where the loop was busy while upstream closed, the POST goes to a new connection."""
+    """A POST goes to a new connection also where the loop was busy while upstream closed."""
     gate = Gate()
 
     def script(peer: Peer) -> None:
@@ -1132,13 +1136,13 @@ def test_a_close_that_the_loop_has_not_seen_yet(run: Run[Any]) -> None:
 @pytest.mark.skipif("uvloop" not in LOOPS, reason="others write before they read")
 @pytest.mark.parametrize("last", [b"", OK], ids=["the end", "another answer"])
 def test_a_request_that_waits_for_others_is_not_lost(last: bytes) -> None:
-    """What comes before a gathered request has left is no answer to it: not a byte of the request
-    was sent, so that even a POST goes to a new connection.
+    """Bytes that arrive before a gathered request was sent are no answer to
+    it: nothing of it was sent, so that even a POST goes to a new connection.
     """
-    gate, said = Gate(), Gate()
+    gate, sent = Gate(), Gate()
 
     def script(peer: Peer) -> None:
-        for _ in range(2):  # a connection that was used again is not looked at
+        for _ in range(2):  # a connection that was used again is not checked
             peer.request()
             peer.send(OK)
         if peer.number == 0:
@@ -1146,7 +1150,7 @@ def test_a_request_that_waits_for_others_is_not_lost(last: bytes) -> None:
             peer.send(last)
             if not last:
                 peer.finish_writing()
-            said.open()
+            sent.open()
         peer.is_left_within(PATIENCE_S)
 
     async def scenario() -> None:
@@ -1155,7 +1159,7 @@ def test_a_request_that_waits_for_others_is_not_lost(last: bytes) -> None:
                 await client.ask()
             client.pool._bursts.is_gathering = True
             gate.open()
-            said.wait()  # the loop must not run
+            sent.wait()  # the loop must not run
             assert (await client.ask(body=b"3")).body == b"ok"
             assert [each.body for each in client.server.requests] == [b"", b"", b"3"]
             assert client.server.connections == 2
@@ -1181,7 +1185,7 @@ def dropping(times: int, started: bytes = b"") -> Script:
 
 
 def test_a_post_is_never_sent_twice(run: Run[Any]) -> None:
-    """Where a kept connection closes after a POST was written, the POST is an error, not redone."""
+    """Where a kept connection closes after a POST was written, that is an error, not a retry."""
 
     async def scenario() -> None:
         async with asking(dropping(1)) as client:
@@ -1209,7 +1213,7 @@ def test_an_idempotent_request_is_sent_once_more(run: Run[Any], method: str) -> 
 
 
 def test_once_more_is_once(run: Run[Any]) -> None:
-    """The second attempt is the last; a new connection that closes at once is not retried."""
+    """The second attempt is the last: a new connection that closes at once is not retried."""
 
     async def scenario() -> None:
         async with asking(dropping(9)) as client:
@@ -1225,7 +1229,7 @@ def test_once_more_is_once(run: Run[Any]) -> None:
 
 
 def test_a_reply_that_began_is_not_asked_for_again(run: Run[Any]) -> None:
-    """A single byte of a reply is enough: the request was seen."""
+    """After a single byte of a reply the request is not repeated, since upstream has seen it."""
 
     async def scenario() -> None:
         async with asking(dropping(1, started=b"H")) as client:
@@ -1262,7 +1266,7 @@ def test_idle_connections_grow_old(run: Run[Any], monkeypatch: pytest.MonkeyPatc
 
 
 def test_idle_connections_are_bounded(run: Run[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a burst only so many connections are kept; the others are closed at once."""
+    """After a burst a limited number of connections is kept, and the others close at once."""
     monkeypatch.setattr(pool_module, "MAX_IDLE", 3)
     assert MAX_IDLE == 256
     left: list[int] = []
@@ -1303,7 +1307,7 @@ def test_two_hundred_at_once(run: Run[Any]) -> None:
     run(scenario())
 
 
-# Leaving
+# Cancellation
 
 
 def waiting_to_be_left(started: bytes, gate: Gate) -> Script:
@@ -1318,7 +1322,7 @@ def waiting_to_be_left(started: bytes, gate: Gate) -> Script:
 
 @pytest.mark.parametrize("started", [b"", b"HTTP/1.1 200 OK\r\n"])
 def test_a_cancelled_request_is_given_up(run: Run[Any], started: bytes) -> None:
-    """When the task in `send` is cancelled, upstream's connection closes, so that it can stop."""
+    """When the task in `send` is cancelled, upstream's connection closes."""
     gate = Gate()
 
     async def scenario() -> None:
@@ -1334,7 +1338,7 @@ def test_a_cancelled_request_is_given_up(run: Run[Any], started: bytes) -> None:
 
 
 def test_a_cancelled_upload_is_given_up(run: Run[Any]) -> None:
-    """The same while a large body is still being written."""
+    """When the task is cancelled while a large body is written, upstream's connection closes."""
     gate = Gate()
 
     def script(peer: Peer) -> None:
@@ -1355,7 +1359,7 @@ def test_a_cancelled_upload_is_given_up(run: Run[Any]) -> None:
 
 @pytest.mark.parametrize("turns", range(12))
 def test_a_request_can_be_cancelled_at_any_moment(run: Run[Any], turns: int) -> None:
-    """Wherever connecting, sending or reading is cancelled, nothing stays open or complains."""
+    """Cancelling while connecting, sending or reading leaves nothing open and logs no error."""
 
     async def scenario() -> None:
         async with asking(answering(STREAM, b"1\r\na\r\n0\r\n\r\n")) as client:
@@ -1373,7 +1377,7 @@ def test_a_request_can_be_cancelled_at_any_moment(run: Run[Any], turns: int) -> 
 
 
 def test_cancelled_while_connecting(run: Run[Any]) -> None:
-    """A handshake that is under way is given up at once."""
+    """A cancelled task gives up a handshake at once."""
     gate = Gate()
 
     def script(peer: Peer) -> None:
@@ -1396,7 +1400,7 @@ def test_cancelled_while_connecting(run: Run[Any]) -> None:
 
 
 def test_closing_half_a_reply_closes_the_connection(run: Run[Any]) -> None:
-    """`aclose` before the end tells upstream at once; a reader elsewhere does not hang."""
+    """`aclose` before the end closes upstream's connection at once, and a waiting reader ends."""
     gate = Gate()
 
     async def scenario() -> None:
@@ -1415,7 +1419,7 @@ def test_closing_half_a_reply_closes_the_connection(run: Run[Any]) -> None:
 
 
 def test_closing_a_whole_reply_keeps_the_connection(run: Run[Any]) -> None:
-    """A reply that is here but was not read leaves its connection to the next request."""
+    """A reply that arrived but was not read leaves its connection to the next request."""
 
     async def scenario() -> None:
         async with asking(answering(OK)) as client:
@@ -1430,7 +1434,7 @@ def test_closing_a_whole_reply_keeps_the_connection(run: Run[Any]) -> None:
 
 
 def test_closing_the_pool_closes_everything(run: Run[Any]) -> None:
-    """Idle and busy connections close, readers hear of it, and no new request is taken."""
+    """Closing the pool closes all connections, ends readers, and refuses new requests."""
     left: list[int] = []
 
     def script(peer: Peer) -> None:
@@ -1476,7 +1480,7 @@ def test_silence_before_the_head(run: Run[Any], started: bytes) -> None:
 
 @pytest.mark.parametrize("is_read_whole", [False, True])
 def test_silence_between_bytes(run: Run[Any], is_read_whole: bool) -> None:
-    """The same in the middle of a body, after what came of it was given out."""
+    """Silence within a body is a timeout too, after the bytes that arrived were returned."""
     gate = Gate()
 
     async def scenario() -> None:
@@ -1497,7 +1501,7 @@ def test_silence_between_bytes(run: Run[Any], is_read_whole: bool) -> None:
 
 
 def test_an_upstream_that_does_not_read(run: Run[Any]) -> None:
-    """A body that nobody takes is silence, too."""
+    """A body that upstream does not read counts as silence, too."""
     gate = Gate()
 
     def script(peer: Peer) -> None:
@@ -1514,7 +1518,7 @@ def test_an_upstream_that_does_not_read(run: Run[Any]) -> None:
 
 
 def test_a_slow_reply_is_not_silence(run: Run[Any]) -> None:
-    """A reply may take much longer than `timeout_s`, as long as something comes."""
+    """A reply may take much longer than `timeout_s`, as long as something arrives."""
 
     def script(peer: Peer) -> None:
         peer.request()
@@ -1531,7 +1535,7 @@ def test_a_slow_reply_is_not_silence(run: Run[Any]) -> None:
 
 
 def test_a_slow_reader_slows_upstream(run: Run[Any]) -> None:
-    """While nobody reads, little is taken in, and that is no silence of upstream's."""
+    """While nobody reads little is received, and that is not upstream's silence."""
     sent = 0
     total = 32 * 2**20
 
@@ -1561,7 +1565,7 @@ def test_a_slow_reader_slows_upstream(run: Run[Any]) -> None:
 
 
 def test_a_paused_reply_can_be_read_whole(run: Run[Any]) -> None:
-    """`read` takes up a reply that had been waiting, and the connection is good afterwards."""
+    """`read` continues a paused reply, and the connection can be used again."""
     raw = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % (8 * len(BODY)) + BODY * 8
 
     async def scenario() -> None:
@@ -1577,14 +1581,14 @@ def test_a_paused_reply_can_be_read_whole(run: Run[Any]) -> None:
 
 @pytest.mark.parametrize("is_reset", [False, True])
 def test_a_refused_upload_is_answered(run: Run[Any], is_reset: bool) -> None:
-    """An upstream that answers 413 and closes while the body is sent is heard."""
+    """Where upstream answers 413 and closes while the body is sent, the reply is returned."""
     refusal = b"HTTP/1.1 413 Content Too Large\r\ncontent-length: 3\r\n\r\nbig"
 
     def script(peer: Peer) -> None:
         peer.head()
         peer.send(refusal)
         if is_reset:
-            time.sleep(0.1)  # on a busy machine a reset can overtake what it follows
+            time.sleep(0.1)  # on a busy machine a reset can overtake the bytes before it
             return  # with unread bytes, a close is a reset
         assert peer.is_left_within(PATIENCE_S)
 
@@ -1599,7 +1603,7 @@ def test_a_refused_upload_is_answered(run: Run[Any], is_reset: bool) -> None:
 
 
 def test_an_answer_may_come_while_the_body_is_sent(run: Run[Any]) -> None:
-    """An upstream that echoes while it reads gets the whole body."""
+    """An upstream that answers while it reads gets the whole body."""
     body = BODY * 8
 
     def script(peer: Peer) -> None:
@@ -1616,7 +1620,7 @@ def test_an_answer_may_come_while_the_body_is_sent(run: Run[Any]) -> None:
 
 @pytest.mark.parametrize("how", [socket.SHUT_WR, socket.SHUT_RD])
 def test_half_closed_connections(run: Run[Any], how: int) -> None:
-    """An upstream may end one direction after the request was read; its reply is whole."""
+    """Upstream may end one direction after it read the request, and its reply is whole."""
 
     def script(peer: Peer) -> None:
         peer.request()
@@ -1639,7 +1643,9 @@ def test_half_closed_connections(run: Run[Any], how: int) -> None:
 def test_a_forward_proxy_in_the_environment_is_not_used(
     run: Run[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """HTTP_PROXY is for httpx, which serves upstreams behind one; here it changes nothing."""
+    """HTTP_PROXY is for httpx, which serves upstreams
+    behind one, and changes nothing in the pool.
+    """
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     assert ask_once(run, answering(OK)).body == b"ok"
@@ -1649,7 +1655,7 @@ def test_a_forward_proxy_in_the_environment_is_not_used(
 
 
 def forwarding(heads: list[bytes], status: int = 200) -> Script:
-    """Return a forward proxy that opens tunnels, or refuses them, and records the heads it saw."""
+    """Return a forward proxy that opens or refuses tunnels, and records the heads of requests."""
 
     def script(peer: Peer) -> None:
         head = b""
@@ -1679,8 +1685,8 @@ def test_https_goes_through_the_forward_proxy(
     monkeypatch: pytest.MonkeyPatch,
     no_proxy: str,
 ) -> None:
-    """HTTPS_PROXY opens a tunnel, with the proxy's login and no key in sight; NO_PROXY names hosts
-    that are reached directly.
+    """HTTPS_PROXY opens a tunnel with the proxy's login and
+    without the key; hosts in NO_PROXY are reached directly.
     """
 
     async def scenario() -> None:
@@ -1711,7 +1717,7 @@ def test_https_goes_through_the_forward_proxy(
 def test_a_forward_proxy_that_refuses_is_told(
     run: Run[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client hears who refused, without the proxy's password; http:// is reached directly."""
+    """The error names the forward proxy without its password; http:// is reached directly."""
 
     async def scenario() -> None:
         heads: list[bytes] = []
@@ -1737,7 +1743,7 @@ def test_a_forward_proxy_that_refuses_is_told(
 
 
 def test_a_forward_proxy_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the start, with a sentence that does not repeat the variable."""
+    """An invalid forward proxy is refused at the start, without repeating the variable."""
     monkeypatch.setenv("HTTPS_PROXY", "socks5://me:secret@127.0.0.1:1080")
     monkeypatch.setenv("NO_PROXY", "")
     with pytest.raises(StartupError, match="HTTPS_PROXY must be the address") as error:
@@ -1764,13 +1770,13 @@ def test_a_forward_proxy_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch
 def test_exceptions_are_hosts_domains_and_networks(
     host: str, exceptions: str, is_named: bool
 ) -> None:
-    """NO_PROXY in the forms that the clients of other languages read too."""
+    """NO_PROXY is read in the forms that clients of other languages read too."""
     assert is_excepted(host, exceptions) is is_named
 
 
 @pytest.mark.parametrize("ending", ["", "/v1/v1", "/v1/chat/completions", "/v1/messages/"])
 def test_an_address_without_v1_is_told_once(run: Run[Any], ending: str) -> None:
-    """The log says what is often wrong where an upstream knows no path, once."""
+    """Where upstream knows no path, the log says once what is often wrong with the address."""
 
     async def scenario() -> None:
         with capture_logs() as lines, RawServer(answering(OK.replace(b"200 OK", b"404 No"))) as one:

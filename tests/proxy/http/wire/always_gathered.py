@@ -1,4 +1,4 @@
-"""Bursts as they are where many connections are at work."""
+"""A bursts setting that always gathers, as with many busy connections."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from proxy.http.wire.outlet import Bursts
 
 
 class AlwaysGathered(Bursts):
-    """Every write waits for the next turn of the event loop."""
+    """Makes every write wait for the next turn of the event loop."""
 
     __slots__ = ()
 

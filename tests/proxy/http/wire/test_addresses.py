@@ -1,4 +1,4 @@
-"""Which addresses webhooks and fetched images may lead to."""
+"""The addresses to which webhooks and fetched images may lead."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from proxy.http.public_addresses import AddressRefusedError, checked_address, is
     ],
 )
 def test_private_addresses_are_refused(address: str) -> None:
-    """Loopback, private networks, links, carriers, clouds' own services, and these in IPv6."""
+    """Private, local, carriers' and clouds' own addresses are refused, in IPv6 too."""
     assert not is_public(address)
 
 
@@ -29,13 +29,13 @@ def test_private_addresses_are_refused(address: str) -> None:
     "address", ["1.1.1.1", "2606:4700::1111", "::ffff:1.1.1.1", "2001:4860:4860::8888", "2a00::1"]
 )
 def test_public_addresses_are_not(address: str) -> None:
-    """What anybody can reach may be connected to."""
+    """Public addresses are allowed."""
     assert is_public(address)
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "::1", "2130706433"])
 async def test_a_name_is_as_private_as_its_address(host: str) -> None:
-    """A name is looked up before it is judged, and may be allowed."""
+    """A name is looked up before it is checked, and can be allowed."""
     with pytest.raises(AddressRefusedError, match=r"not public|has no address"):
         await checked_address(host, 80, allow_private=False)
     assert await checked_address("127.0.0.1", 80, allow_private=True) == "127.0.0.1"

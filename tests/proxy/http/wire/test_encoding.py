@@ -1,4 +1,4 @@
-"""Content encodings: what was packed comes out whole, or not at all, and never without bound."""
+"""Content encodings: a body is decoded whole or not at all, and within bounds."""
 
 from __future__ import annotations
 
@@ -47,30 +47,30 @@ NOISE = os.urandom(300_000)  # does not shrink, so that it spans many blocks
 
 @given(st.sampled_from(sorted(PACK)), st.binary(max_size=2_000))
 def test_what_was_packed_comes_out(encoding: str, body: bytes) -> None:
-    """Every encoding that is offered gives the identity form back."""
+    """Every offered encoding decodes to the identity form."""
     assert decode(PACK[encoding](body), encoding) == body
 
 
 @pytest.mark.parametrize("encoding", PACK)
 def test_large_bodies_come_out_whole(encoding: str) -> None:
-    """Bodies of many blocks are read to their end."""
+    """Bodies of many blocks are decoded to their end."""
     assert decode(PACK[encoding](NOISE), encoding) == NOISE
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "zstd"])
 def test_several_members_are_one_body(encoding: str) -> None:
-    """Both formats allow one packed piece after another."""
+    """Both formats allow several packed pieces in one body."""
     assert decode(PACK[encoding](BODY) + PACK[encoding](b"more"), encoding) == BODY + b"more"
 
 
 def test_zstd_with_a_content_size() -> None:
-    """A frame that says its size is read like one that does not."""
+    """A frame with its content size is decoded like one without."""
     assert decode(zstandard.compress(BODY), "zstd") == BODY
 
 
 @pytest.mark.parametrize("encoding", [None, "", "identity", " Identity "])
 def test_identity_is_the_body_itself(encoding: str | None) -> None:
-    """Without an encoding nothing is done."""
+    """Without an encoding the body is unchanged."""
     assert can_decode(encoding)
     assert decode(BODY, encoding) is BODY
 
@@ -84,7 +84,7 @@ def test_names_are_read_as_http_does(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["compress", "gzip, br", "aws-chunked", "dcb"])
 def test_what_cannot_be_decoded_is_said_so(name: str) -> None:
-    """Unknown and layered encodings are told apart beforehand; such replies are relayed."""
+    """Unknown and layered encodings are recognized beforehand; such replies are relayed."""
     assert not can_decode(name)
 
 
@@ -98,7 +98,7 @@ def test_nothing_packed_is_nothing(encoding: str) -> None:
 @pytest.mark.parametrize("body", [BODY, NOISE], ids=["small", "large"])
 @pytest.mark.parametrize("lost", [1, 5, 0.5])
 def test_a_body_that_breaks_off_is_refused(encoding: str, body: bytes, lost: float) -> None:
-    """Half an answer is never passed on as a whole one."""
+    """Half a body is refused, and never taken for a whole one."""
     packed = PACK[encoding](body)
     cut = packed[: -int(lost if lost >= 1 else len(packed) * lost)]
     with pytest.raises(UpstreamBrokenError, match=f"no valid {encoding}"):
@@ -108,14 +108,14 @@ def test_a_body_that_breaks_off_is_refused(encoding: str, body: bytes, lost: flo
 @pytest.mark.parametrize("encoding", PACK)
 @pytest.mark.parametrize("body", [b"plain text, no packing at all", BODY, b"\x00", b"\xff" * 99])
 def test_a_body_that_is_not_what_it_claims_is_refused(encoding: str, body: bytes) -> None:
-    """A wrong content-encoding is an error of upstream's with a sentence."""
+    """A body in another encoding than it claims is upstream's error, with a sentence."""
     with pytest.raises(UpstreamBrokenError, match=f"no valid {encoding}"):
         decode(body, encoding)
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "br", "zstd"])
 def test_a_flipped_byte_is_refused_or_changes_nothing_unseen(encoding: str) -> None:
-    """Damage in the middle never ends in another exception than ours."""
+    """A flipped byte in the middle raises no other exception than ours."""
     packed = bytearray(PACK[encoding](BODY))
     for at in range(0, len(packed), 7):
         damaged = bytes(packed[:at] + bytes([packed[at] ^ 0xFF]) + packed[at + 1 :])
@@ -132,7 +132,7 @@ def bomb(encoding: str) -> bytes:
 def test_a_bomb_is_refused_in_bounded_memory(encoding: str) -> None:
     """A few kilobytes that would unpack to 256 MB are given up at the limit.
 
-    tracemalloc sees Python's own buffers, which is where the unpacked bytes are.
+    tracemalloc sees Python's own buffers, which hold the unpacked bytes.
     """
     packed = bomb(encoding)
     tracemalloc.start()
@@ -147,7 +147,7 @@ def test_a_bomb_is_refused_in_bounded_memory(encoding: str) -> None:
 
 @pytest.mark.parametrize("encoding", PACK)
 async def test_what_comes_out_is_bounded_by_what_came_in(encoding: str) -> None:
-    """A hundred times as much; a little is always allowed, for small bodies shrink well."""
+    """A body may unpack to a hundred times its size, and small ones to a little in any case."""
     small = PACK[encoding](bytes(ALWAYS_ALLOWED))
     assert len(await decode_body(small, encoding)) == ALWAYS_ALLOWED
     prose = PACK[encoding](BODY + NOISE)
@@ -160,7 +160,7 @@ async def test_what_comes_out_is_bounded_by_what_came_in(encoding: str) -> None:
 
 @pytest.mark.parametrize("encoding", ["gzip", "zstd"])
 def test_frames_are_counted(encoding: str) -> None:
-    """Empty ones have no bytes that could be bounded, and take a while each."""
+    """Frames are counted, since empty ones have no bytes to bound and take time."""
     frame = PACK[encoding](b"")
     assert decode(frame * MOST_FRAMES, encoding) == b""
     with pytest.raises(UpstreamBrokenError, match=f"more than {MOST_FRAMES} frames"):

@@ -1,4 +1,4 @@
-"""Which header fields cross the proxy, in both directions."""
+"""Header fields that pass the proxy, in both directions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEPT = [
 
 @pytest.mark.parametrize("cross", [to_upstream, to_client])
 def test_what_is_not_of_one_connection_crosses_in_its_order(cross: object) -> None:
-    """Unknown fields survive in both directions, repeated ones too."""
+    """Unknown fields pass in both directions and in order, repeated ones too."""
     assert callable(cross)
     assert cross([*KEPT]) == KEPT
 
@@ -32,7 +32,7 @@ def test_fields_of_one_connection_stay_on_it(name: bytes) -> None:
 
 
 def test_fields_that_connection_names_stay_on_it() -> None:
-    """`Connection` may name further fields, in any case and in several lines."""
+    """Fields that `Connection` names are not forwarded, in any case and on several lines."""
     headers = [
         (b"connection", b"close, X-One"),
         (b"x-one", b"1"),
@@ -53,13 +53,13 @@ def test_nobody_else_speaks_in_our_name(name: bytes) -> None:
 
 @pytest.mark.parametrize("name", [b"host", b"content-length", b"expect"])
 def test_what_the_relay_sets_itself_is_replaced_in_requests(name: bytes) -> None:
-    """The upstream's host and length are its own; in replies the length stands."""
+    """Requests get the upstream's host and their own length; replies keep their length."""
     assert to_upstream([(name, b"x")]) == []
     assert to_client([(name, b"x")]) == [(name, b"x")]
 
 
 def test_without_and_with() -> None:
-    """A field is taken out everywhere; setting one replaces all of its name."""
+    """A field is removed everywhere, and setting one replaces all of its name."""
     headers = [(b"a", b"1"), (b"b", b"2"), (b"a", b"3")]
     assert without(headers, b"a") == [(b"b", b"2")]
     assert without(headers, b"a", b"b") == []

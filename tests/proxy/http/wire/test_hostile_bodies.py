@@ -1,4 +1,4 @@
-"""What one body can cost: the event loop stays free, and the memory bounded."""
+"""Costs of one hostile body: the event loop stays free, and the memory bounded."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def proxy(
 def peak_of(proxy: ProxyProcess) -> int:
     """Return the process's peak memory in bytes since the last call."""
     text = Path(f"/proc/{proxy.pid}/status").read_text()
-    Path(f"/proc/{proxy.pid}/clear_refs").write_text("5")  # begins anew
+    Path(f"/proc/{proxy.pid}/clear_refs").write_text("5")  # starts a new measurement
     kilobytes = next(line.split()[1] for line in text.splitlines() if line.startswith("VmHWM"))
     return int(kilobytes) * 1_024
 
@@ -123,7 +123,7 @@ BODIES = {
 def test_a_clients_body_is_refused_or_read_beside_the_others(
     proxy: ProxyProcess, upstream: AnyUpstream, name: str
 ) -> None:
-    """A bomb, or more values than anybody needs, is refused; others hardly wait meanwhile."""
+    """A bomb, or a body with too many values, is refused while other requests hardly wait."""
     encoding, make = BODIES[name]
     body, before = make(), memory_of(proxy)
     upstream.answer = Response([b'{"choices":[]}'])
@@ -157,7 +157,7 @@ def bombs() -> dict[str, Response]:
 def test_reading_on_a_thread_rests_three_quarters_of_its_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Three times as long as it has worked, after each millisecond of work or more."""
+    """A thread that reads rests three times as long as it worked, after each millisecond."""
     slept: list[float] = []
     clock = itertools.count(0.0, 0.002)
     own = SimpleNamespace(sleep=slept.append, perf_counter=lambda: next(clock))
@@ -171,7 +171,7 @@ def test_reading_on_a_thread_rests_three_quarters_of_its_time(
 def test_an_upstreams_body_is_refused_or_read_beside_the_others(
     proxy: ProxyProcess, upstream: AnyUpstream, name: str
 ) -> None:
-    """A reply that is a bomb, or that has nothing but events, takes no time of the others."""
+    """A reply that is a bomb, or has nothing but events, does not delay other requests."""
     upstream.answer, before = bombs()[name], memory_of(proxy)
     body = asking("chat", stream=True)
     response, waited_s = beside(proxy, lambda: post(proxy, body))

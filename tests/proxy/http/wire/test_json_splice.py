@@ -1,4 +1,4 @@
-"""One member goes into a JSON object or changes in it; every other byte stays as it was."""
+"""One member is added to a JSON object or changed in it, and every other byte stays."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ NEW = {"confidence": 0.25, "note": 'größer "}', "list": [1, {"model": None}]}
 
 @given(objects())
 def test_removing_what_was_added_gives_the_original(body: bytes) -> None:
-    """The added member is one piece of the new bytes; without it they are the old ones."""
+    """The added member is one piece of the new bytes, without which they are the old ones."""
     spliced = add_member(body, "pinocchio", NEW)
     member = b'"pinocchio":' + dumps(NEW)
     assert spliced.count(member) == 1
@@ -69,7 +69,7 @@ def test_removing_what_was_added_gives_the_original(body: bytes) -> None:
 
 @given(objects())
 def test_an_added_member_is_there_and_the_others_are_as_they_were(body: bytes) -> None:
-    """The result is JSON with one member more, whatever numbers and keys it has."""
+    """The result is JSON with one more member, whatever numbers and keys it has."""
     spliced = add_member(body, "pinocchio", {"x": "1.0"})
     assert parsed(spliced) == {**parsed(body), "pinocchio": {"x": "1.0"}}
     assert pairs(spliced)[:-1] == pairs(body)
@@ -77,7 +77,7 @@ def test_an_added_member_is_there_and_the_others_are_as_they_were(body: bytes) -
 
 @given(objects())
 def test_replacing_touches_the_values_of_that_name_only(body: bytes) -> None:
-    """All top-level members of the name change, nested ones of the same name and others do not."""
+    """All top-level members of the name change, and no others, nested ones included."""
     spliced = replace_member(body, "model", "new")
     old, new = pairs(body), pairs(spliced)
     if any(key == "model" for key, _ in old):
@@ -88,7 +88,7 @@ def test_replacing_touches_the_values_of_that_name_only(body: bytes) -> None:
 
 @given(objects())
 def test_replacing_and_putting_back_gives_the_original(body: bytes) -> None:
-    """A round trip over another name leaves the very bytes."""
+    """Replacing a name and putting the old one back gives the original bytes."""
     if sum(key == "model" for key, _ in pairs(body)) != 1:
         return
     spliced = replace_member(body, "model", "@@@")
@@ -113,7 +113,7 @@ def test_replacing_and_putting_back_gives_the_original(body: bytes) -> None:
     ],
 )
 def test_adding(body: bytes, expected: bytes) -> None:
-    """The member stands before the last brace; nothing else moves."""
+    """The member is added before the last brace, and nothing else moves."""
     assert add_member(body, "p", 1) == expected
 
 
@@ -132,7 +132,7 @@ def test_adding(body: bytes, expected: bytes) -> None:
     ],
 )
 def test_replacing(body: bytes, expected: bytes) -> None:
-    """Only the value's own characters are exchanged, in every member of that name."""
+    """Only the value's own characters are replaced, in every member of that name."""
     assert replace_member(body, "model", "new") == expected
 
 
@@ -141,7 +141,7 @@ def test_replacing(body: bytes, expected: bytes) -> None:
     [b"", b" ", b"[]", b"[{}]", b'"}"', b"1", b"null", b"}", b"{", b"[}", b"a{}", b"{}\x0c"],
 )
 def test_what_is_no_object_is_refused(body: bytes) -> None:
-    """Neither function makes something of an array, a string or half an object."""
+    """Both functions refuse arrays, strings and incomplete objects."""
     for change in (add_member, replace_member):
         with pytest.raises(ValueError, match=r"."):
             change(body, "p", 1)
@@ -174,7 +174,7 @@ def test_damaged_json_is_a_value_error(body: bytes) -> None:
 
 @given(st.binary(max_size=40) | st.text('{}[]":,\\ a1', max_size=20).map(str.encode))
 def test_hostile_bytes_raise_value_error_or_nothing(body: bytes) -> None:
-    """No input escapes with another exception."""
+    """No input raises another exception."""
     for change in (add_member, replace_member):
         with contextlib.suppress(ValueError):
             change(body, "a", None)
@@ -182,7 +182,7 @@ def test_hostile_bytes_raise_value_error_or_nothing(body: bytes) -> None:
 
 @given(st.text() | st.text(st.characters(categories=["Cs"]), min_size=1))
 def test_dumps_is_utf8_for_every_text(text: str) -> None:
-    """Half a surrogate pair, which clients may send as an escape, goes out as one."""
+    """Half a surrogate pair, which clients may send as an escape, is written as one."""
     assert json.loads(dumps({text: text})) == json.loads(json.dumps({text: text}))
 
 
@@ -193,20 +193,20 @@ def test_dumps_keeps_other_scripts_readable() -> None:
 
 @given(objects())
 def test_bodies_are_read_as_the_standard_library_reads_them(body: bytes) -> None:
-    """Members that stand twice, long integers, marks of byte order: nothing is read otherwise."""
+    """Repeated members, long integers and byte order marks are read as Python does."""
     assert json_object(body) == json.loads(body.decode("utf-8-sig"))
 
 
 @given(objects())
 def test_one_pass_tells_values_and_members_that_stand_twice(body: bytes) -> None:
-    """What is read in one pass is the same, and nothing in it stands twice."""
+    """One pass reads the same values and finds that no member is repeated."""
     if (found := object_without_repeats(body)) is not None:
         assert found == json_object(body)
         check_repeated(body, AnyName())
 
 
 class AnyName(frozenset[str]):
-    """Has each name."""
+    """Contains every name."""
 
     def __contains__(self, name: object) -> bool:
         return True
@@ -226,7 +226,7 @@ class AnyName(frozenset[str]):
     ids=["twice", "inside", "escaped", "a list", "mark", "half a pair", "many"],
 )
 def test_what_one_pass_does_not_tell(text: str) -> None:
-    """Members that stand twice, and what only another parser reads, are left to that."""
+    """Repeated members, and what only another parser reads, are left to that parser."""
     assert object_without_repeats(text.encode()) is None
 
 
@@ -241,7 +241,7 @@ def test_what_one_pass_does_not_tell(text: str) -> None:
     ],
 )
 def test_what_not_every_reader_takes(text: str) -> None:
-    """Depth, half a surrogate pair, and numbers beyond 64 bits."""
+    """Depth, half a surrogate pair, and numbers beyond 64 bits are found."""
     assert json_object(text.encode()) == json_object(text) == json.loads(text)
 
 
@@ -267,7 +267,7 @@ def values_in(value: Any) -> int:
 def test_no_text_has_more_values_than_it_may_have(value: Any, most: int) -> None:
     text = json.dumps(value).encode()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_splice, "BYTES_A_QUOTE", 1)  # all quotes are looked at
+        patch.setattr(json_splice, "BYTES_A_QUOTE", 1)  # all quotes are checked
         may_have_more = json_splice.may_have_more_values(text, most)
     assert may_have_more or values_in(value) <= most + 1
     assert not may_have_more or json_splice.separators(text) > most
@@ -279,9 +279,9 @@ def test_no_text_has_more_values_than_it_may_have(value: Any, most: int) -> None
         (b'{"a": "' + b"[,{" * 10_000 + b'"}', 8),
         (b'{"a": "' + b'\\\\\\"' * 2 + b"," * 40_000 + b'"}', 8),  # a quote in the string
         (b'{"a": "' + b"\\\\" * 2 + b'"' + b"," * 40_000, 7 + 40_000),  # the string has ended
-        (b'["' + b"\\" * 64 + b'"' + b"," * 40_000, 40_067),  # who could tell
+        (b'["' + b"\\" * 64 + b'"' + b"," * 40_000, 40_067),  # this is ambiguous
         (b"[" * 40_000, 40_000),
-        (b'"' * 40_000, 40_000 - 9),  # the first few are looked at
+        (b'"' * 40_000, 40_000 - 9),  # only the first few are checked
     ],
 )
 def test_what_is_outside_of_long_strings(text: bytes, outside: int) -> None:

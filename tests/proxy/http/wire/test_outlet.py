@@ -1,4 +1,4 @@
-"""Writes of many connections leave together, those of few at once."""
+"""Writes of many connections are sent together, those of few at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from proxy.http.wire.outlet import FEW, LOOK_EVERY, MANY, SMALL, Bursts, Outlet
 
 @asynccontextmanager
 async def outlets(number: int) -> AsyncIterator[tuple[Bursts, list[tuple[Outlet, socket.socket]]]]:
-    """So many outlets of one server, each with the other end of its connection."""
+    """Yield several outlets of one server, each with the other end of its connection."""
     loop, bursts, found = asyncio.get_running_loop(), Bursts(), []
     for _ in range(number):
         ours, theirs = socket.socketpair()
@@ -43,7 +43,7 @@ async def turns(number: int, work: Callable[[], None]) -> None:
 
 
 async def test_few_writes_leave_at_once() -> None:
-    """Whoever is alone does not wait for anybody, however often it writes."""
+    """A single connection's writes are sent at once, however many there are."""
     async with outlets(1) as (bursts, [(outlet, theirs)]):
         for number in range(5 * LOOK_EVERY):
             outlet.write_alone(b"%d" % number)
@@ -53,7 +53,7 @@ async def test_few_writes_leave_at_once() -> None:
 
 
 async def test_many_writes_wait_for_the_next_turn_until_they_are_few_again() -> None:
-    """Where a turn writes for many connections, their writes leave in the next one."""
+    """Where a turn writes for many connections, their writes are sent in the next one."""
     async with outlets(LOOK_EVERY + MANY) as (bursts, all_of_them):
 
         def write_all() -> None:
@@ -76,14 +76,14 @@ async def test_many_writes_wait_for_the_next_turn_until_they_are_few_again() -> 
                 outlet.write_alone(b"b")
 
         await turns(SMALL - 1, write_few)
-        assert bursts.is_gathering  # a few small turns are chance
+        assert bursts.is_gathering  # a few small turns may be chance
         await turns(1, write_few)
         assert not bursts.is_gathering
         assert [arrived(theirs) for _, theirs in few] == [b"b" * SMALL] * len(few)
 
 
 async def test_what_is_written_keeps_its_order() -> None:
-    """Parts, large replies and the end of a connection come after what waited before them."""
+    """Parts, large replies and a connection's end are sent after what waited before them."""
     async with outlets(1) as (_, [(outlet, theirs)]):
         outlet.write(b"1")
         outlet.write_alone(b"2")
@@ -98,7 +98,7 @@ async def test_what_is_written_keeps_its_order() -> None:
 
 
 async def test_what_waits_is_dropped_with_its_connection() -> None:
-    """A transport that was closed meanwhile is left alone, and the others get what is theirs."""
+    """What waits for a closed transport is dropped, and other connections get theirs."""
     async with outlets(2) as (_, [(lost, gone), (outlet, theirs)]):
         lost.write(b"1")
         outlet.write(b"2")
@@ -108,10 +108,10 @@ async def test_what_waits_is_dropped_with_its_connection() -> None:
 
 
 async def test_a_transport_that_fails_keeps_nobody_from_writing() -> None:
-    """Its fault is told by the loop; whoever waited behind it is sent in the turn after it."""
-    told: list[str] = []
+    """A transport that fails is reported by the loop; those behind it are sent one turn later."""
+    messages: list[str] = []
     asyncio.get_running_loop().set_exception_handler(
-        lambda _, of: told.append(str(of["exception"]))
+        lambda _, of: messages.append(str(of["exception"]))
     )
     async with outlets(3) as (_, [(first, one), (faulty, _), (last, three)]):
         for outlet in (first, faulty, last):
@@ -120,5 +120,5 @@ async def test_a_transport_that_fails_keeps_nobody_from_writing() -> None:
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert (arrived(one), arrived(three)) == (b"a", b"a")
-        assert len(told) == 1
-        assert "write_eof" in told[0]
+        assert len(messages) == 1
+        assert "write_eof" in messages[0]

@@ -1,4 +1,4 @@
-"""No spelling of a path leads past what a policy decides on."""
+"""Spellings of paths: none leads past what a policy decides on."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.servers.undecided import (
 
 
 def spellings(path: str) -> Iterator[str]:
-    """Ways to write a path that some front proxy or upstream takes for it."""
+    """Yield ways to write a path that some front proxy or upstream takes for it."""
     folder, _, last = path.rpartition("/")
     rest = path.removeprefix("/v1")
     for slash in ("//", "///", "%2F", "%2f%2F", "/%2F", "%252F", "%25252f", "\\", "%5C", "/%5c"):
@@ -90,7 +90,7 @@ def proxy(upstream: AnyUpstream, tmp_path_factory: pytest.TempPathFactory) -> It
 
 @pytest.mark.parametrize("surface", PATHS)
 def test_no_spelling_passes(proxy: LiveProxy, upstream: AnyUpstream, surface: str) -> None:
-    """Each of some hundred spellings is held, refused with 400, or a path of nobody's."""
+    """Each of some hundred spellings is held, refused with 400, or leads nowhere."""
     upstream.answer = Response([json.dumps(ANSWERS[surface]).encode()], headers=JSON)
     tried = list(dict.fromkeys(spellings(PATHS[surface])))
     statuses, through = set(), []
@@ -131,8 +131,8 @@ def test_no_spelling_of_azures_paths_passes(
 ) -> None:
     """Paths below `/openai` mean those below `/v1`, in each spelling of both.
 
-    `deployments/m%2Fchat/completions` is a completion of the model `m/chat`, and what is decided on
-    is what upstream is asked for. A chat's answer to that cannot be read: 422.
+    `deployments/m%2Fchat/completions` is a completion of the model `m/chat`; upstream
+    gets the path on which the policy decided. A chat's answer to it cannot be read: 422.
     """
     for surface, path in PATHS.items():
         upstream.answer = Response([json.dumps(ANSWERS[surface]).encode()], headers=JSON)
@@ -144,7 +144,7 @@ def test_no_spelling_of_azures_paths_passes(
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "PATCH", "DELETE", "OPTIONS", "QUERY"])
 def test_no_other_method_passes(proxy: LiveProxy, upstream: AnyUpstream, method: str) -> None:
-    """A server that does not look at the method answers any; with a body it is decided on."""
+    """A request with another method and a body is decided on, as a server may ignore methods."""
     for surface, path in PATHS.items():
         upstream.answer = Response([json.dumps(ANSWERS[surface]).encode()], headers=JSON)
         for target in (path, path + "//"):
@@ -154,7 +154,7 @@ def test_no_other_method_passes(proxy: LiveProxy, upstream: AnyUpstream, method:
 def test_what_is_spelled_otherwise_goes_on_as_it_was_spelled(
     proxy: LiveProxy, upstream: AnyUpstream
 ) -> None:
-    """Upstream gets the client's spelling and method; other surfaces are relayed as before."""
+    """Upstream gets the client's spelling and method, and other surfaces are relayed."""
     upstream.answer = Response([json.dumps(ANSWERS["chat"]).encode()], headers=JSON)
     answer = send(proxy.port, "POST", "/v1//Chat%2Fcompletions/?a=1", asking("chat"))
     assert b" 200 " in answer.splitlines()[0]
@@ -210,7 +210,7 @@ def test_what_is_spelled_otherwise_goes_on_as_it_was_spelled(
 def test_no_other_place_of_answers_passes(
     proxy: LiveProxy, upstream: AnyUpstream, method: str, path: str
 ) -> None:
-    """Scored surfaces under other folders, those of other APIs, and stored responses."""
+    """Scored surfaces under other folders, those of other APIs, and stored responses are found."""
     upstream.answer = Response([json.dumps(ANSWERS["responses"]).encode()], headers=JSON)
     answer = send(proxy.port, method, path, json.dumps({"model": "m", "inputs": "?"}).encode())
     assert not passed(answer)
@@ -221,7 +221,7 @@ def test_no_other_place_of_answers_passes(
 def test_no_field_in_place_of_the_path_passes(
     proxy: LiveProxy, upstream: AnyUpstream, name: str
 ) -> None:
-    """By which some servers go in its stead; other places may be named there."""
+    """Header fields that some servers take for the path are refused if they name a scored one."""
     upstream.answer = Response([json.dumps(ANSWERS["chat"]).encode()], headers=JSON)
     for value in ("/v1/chat/completions", "/openai/v1//responses", "/v1/%63ompletions"):
         assert not passed(send(proxy.port, "POST", "/v1/embeddings", b"{}", f"{name}: {value}"))
@@ -229,7 +229,7 @@ def test_no_field_in_place_of_the_path_passes(
 
 
 def test_a_websocket_is_no_way_round(proxy: LiveProxy) -> None:
-    """Where a policy decides, a scored surface has no WebSocket, however it is spelled."""
+    """Where a policy decides, a scored surface has no WebSocket, in any spelling."""
     for path in ("/v1/responses", "/v1//Responses", "/v1/chat/completions"):
         with pytest.raises(InvalidStatus) as refused:
             connect(f"ws://127.0.0.1:{proxy.port}{path}", proxy=None)
@@ -250,7 +250,7 @@ def test_a_websocket_is_no_way_round(proxy: LiveProxy) -> None:
     ],
 )
 def test_names(path: str, names: tuple[str, ...]) -> None:
-    """Names keep their case; what stands between them does not matter."""
+    """Names keep their case, whatever separates them."""
     assert names_in(path) == names
 
 
@@ -267,14 +267,14 @@ def test_names(path: str, names: tuple[str, ...]) -> None:
     ],
 )
 def test_what_is_refused(path: str) -> None:
-    """Dot segments, control characters and overlong letters have no meaning that is agreed on."""
+    """Dot segments, control characters and overlong encodings are refused as ambiguous."""
     with pytest.raises(BadRequestError) as refused:
         names_in(path)
     assert refused.value.machine_code == "invalid_path"
 
 
 def test_meaning() -> None:
-    """A path means another whatever its cases and suffix, and no longer or shorter one."""
+    """Case and suffix do not change a path's meaning, but more or fewer segments do."""
     assert means(("V1", "Chat", "COMPLETIONS.json"), "/v1/chat/completions")
     assert not means(("v1", "chat", "completions", "x"), "/v1/chat/completions")
     assert not means(("v1", "chat"), "/v1/chat/completions")

@@ -1,4 +1,4 @@
-"""The SSE reader: however the bytes arrive, the same events come out and no byte is lost."""
+"""The SSE reader: however the bytes arrive, the events are the same and no byte is lost."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def told(events: list[Event]) -> list[str]:
 
 @given(streams, st.lists(st.integers(0, 10_000), max_size=12))
 def test_any_split_gives_the_same_data_and_loses_no_byte(stream: bytes, places: list[int]) -> None:
-    """Where the network cuts a stream changes neither what it says nor any of its bytes."""
+    """Wherever the network cuts a stream, its data and all of its bytes are the same."""
     events, rest = read(cut(stream, places))
     assert b"".join(event.raw for event in events) + rest == stream
     assert told(events) == told(read([stream])[0])
@@ -62,7 +62,7 @@ def test_any_split_gives_the_same_data_and_loses_no_byte(stream: bytes, places: 
 
 @given(streams)
 def test_byte_by_byte_is_the_same_as_at_once(stream: bytes) -> None:
-    """Even single bytes, which split characters and line ends, make no difference."""
+    """Single bytes, which split characters and line ends, give the same events."""
     events, rest = read([bytes([byte]) for byte in stream])
     assert b"".join(event.raw for event in events) + rest == stream
     assert told(events) == told(read([stream])[0])
@@ -70,7 +70,7 @@ def test_byte_by_byte_is_the_same_as_at_once(stream: bytes) -> None:
 
 @given(st.binary(max_size=300), st.lists(st.integers(0, 300), max_size=5))
 def test_noise_is_no_reason_to_fail(noise: bytes, places: list[int]) -> None:
-    """Bytes that are no event stream at all come out again as they went in."""
+    """Bytes that are no event stream are returned unchanged."""
     events, rest = read(cut(noise, places))
     assert b"".join(event.raw for event in events) + rest == noise
 
@@ -98,31 +98,33 @@ def test_noise_is_no_reason_to_fail(noise: bytes, places: list[int]) -> None:
     ],
 )
 def test_the_format_is_that_of_the_standard(stream: bytes, expected: list[str]) -> None:
-    """Line ends, joined data lines, comments, other fields and the BOM are read as WHATWG says."""
+    """Line ends, joined data lines, comments, other
+    fields and the BOM are read as in WHATWG's standard.
+    """
     assert told(read([stream])[0]) == expected
 
 
 def test_a_split_character_is_whole_again() -> None:
-    """A character whose bytes arrive apart is not replaced."""
+    """A character whose bytes arrive separately is not replaced."""
     text = "data: 🙂\n\n".encode()
     assert told(read([text[:8], text[8:9], text[9:]])[0]) == ["🙂"]
 
 
 def test_broken_utf8_keeps_its_bytes() -> None:
-    """What is not UTF-8 is readable with U+FFFD, and its raw bytes still are what came."""
+    """Bytes that are not UTF-8 are read as U+FFFD, and the event keeps its raw bytes."""
     (event,), rest = read([b"data: \xff\xfe\n\n"])
     assert (event.data, event.raw, rest) == ("\ufffd\ufffd", b"data: \xff\xfe\n\n", b"")
 
 
 def test_a_comment_is_an_event_without_data() -> None:
-    """A ping has no data, so nobody takes it for a chunk, but it has bytes to be relayed."""
+    """A ping is an event without data, so nobody takes it for a chunk, but with bytes to relay."""
     (event,), _ = read([b": ping\n\n"])
     assert (event.data, event.raw) == (None, b": ping\n\n")
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r")))
 def test_what_is_written_is_read(data: str) -> None:
-    """`event_bytes` gives one event whose data is what it was given."""
+    """`event_bytes` writes one event with the given data."""
     raw = event_bytes(data.encode())
     events, rest = read([raw])
     assert (told(events), rest) == ([data], b"")
@@ -130,12 +132,12 @@ def test_what_is_written_is_read(data: str) -> None:
 
 
 def test_done_is_the_official_end() -> None:
-    """The last event of every stream of ours is the line that official clients wait for."""
+    """The last event of our streams is the line that official clients wait for."""
     assert event_bytes(DONE.encode()) == b"data: [DONE]\n\n"
 
 
 def test_an_event_that_never_ends_is_given_up() -> None:
-    """Memory is bounded, and what was read of the event is still there to be relayed."""
+    """An endless event is given up within bounded memory, and its bytes are kept for relaying."""
     reader = EventReader(max_event_bytes=100)
     assert reader.feed(b"data: " + b"x" * 90) == []
     with pytest.raises(EventTooLargeError, match="larger than 100 bytes"):
@@ -144,7 +146,7 @@ def test_an_event_that_never_ends_is_given_up() -> None:
 
 
 def test_events_before_an_oversize_one_are_not_lost() -> None:
-    """Complete events come out even when the same bytes begin one that is too large."""
+    """Complete events are returned even if the same bytes begin one that is too large."""
     reader = EventReader(max_event_bytes=100)
     first = reader.feed(b"data: a\n\ndata: " + b"x" * 200)
     assert told(first) == ["a"]
@@ -156,7 +158,7 @@ def test_events_before_an_oversize_one_are_not_lost() -> None:
 
 
 def test_the_limit_is_for_one_event_not_for_the_stream() -> None:
-    """A long stream of small events never meets the limit."""
+    """A long stream of small events never exceeds the limit."""
     reader = EventReader(max_event_bytes=100)
     events = [event for _ in range(100) for event in reader.feed(event_bytes(b"x" * 50))]
     assert told(events) == ["x" * 50] * 100

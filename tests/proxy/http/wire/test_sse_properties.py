@@ -1,4 +1,4 @@
-"""The SSE reader against the standard's own words, on streams that nobody would write by hand.
+"""The SSE reader compared with the standard's own words, on streams that nobody writes by hand.
 
 `test_sse.py` has the examples and the first properties; here are those that need a reference: what
 WHATWG HTML, 9.2.6 says, done step by step on the whole stream, without events, buffers or regexes.
@@ -52,7 +52,7 @@ places = st.lists(st.integers(0, 2**16), max_size=20)
 
 
 def reference(stream: bytes) -> list[str]:
-    """Return the data of every event, as the standard reads it: decode, split into lines, go on.
+    """Return the data of every event as the standard reads it: decode, split into lines, process.
 
     It differs in one point, in which official clients agree: empty data is data too.
     """
@@ -86,7 +86,7 @@ def told(events: list[Event]) -> list[str]:
 @example(b"data: a\n\ndata\n\r\n\r")
 @example(b": data: a\n\nid\n\n")
 def test_the_data_are_those_of_the_standard(stream: bytes) -> None:
-    """Whatever comes, the data of the events are what the standard's own steps give."""
+    """The data of the events are what the standard's own steps give."""
     assert told(read(stream)[0]) == reference(stream)
 
 
@@ -106,10 +106,10 @@ def test_any_split_gives_the_same_data_in_order(stream: bytes, cuts: list[int]) 
 @example(b"\n\r\n\n\n" + BOM + b"\ndata: a\r\n\r\n", [2])  # a LF, then what looks like a BOM
 @given(streams, places)
 def test_a_split_moves_no_byte_but_a_line_feed(stream: bytes, cuts: list[int]) -> None:
-    """Events with data have the same bytes however they arrive, but for the LF of a cut CRLF.
+    """Events with data have the same bytes however they arrive, except for the LF of a cut CRLF.
 
-    An event ends with its blank line's CR; whether a LF belongs to it the next bytes would tell,
-    and a client is not kept waiting for them.
+    An event ends with its blank line's CR; only the next bytes would show
+    whether a LF belongs to it, and a client is not kept waiting for them.
     """
 
     def bytes_of(events: list[Event]) -> list[bytes]:
@@ -121,7 +121,7 @@ def test_a_split_moves_no_byte_but_a_line_feed(stream: bytes, cuts: list[int]) -
 
 @given(streams, places)
 def test_an_event_says_the_same_alone(stream: bytes, cuts: list[int]) -> None:
-    """An event's data is what its own bytes say, so that it can be handed on and read again."""
+    """An event's own bytes give its data when they are read again."""
     for number, event in enumerate(read(stream, cuts)[0]):
         raw = event.raw.removeprefix(BOM) if number == 0 else event.raw
         assert data_of(raw) == event.data
@@ -129,7 +129,7 @@ def test_an_event_says_the_same_alone(stream: bytes, cuts: list[int]) -> None:
 
 @given(streams, places)
 def test_an_event_comes_as_soon_as_its_blank_line(stream: bytes, cuts: list[int]) -> None:
-    """After every byte the reader has told all that the standard would have told by then."""
+    """After every byte, the reader has returned all events that the standard would have."""
     reader, events = EventReader(), []
     step = max(1, len(stream) // 400)  # every byte of all but the longest streams
     for start in range(0, len(stream), step):
@@ -141,7 +141,7 @@ def test_an_event_comes_as_soon_as_its_blank_line(stream: bytes, cuts: list[int]
 
 @given(st.lists(st.integers(0, LIMIT - 8), max_size=8), st.integers(1, 3 * LIMIT), places)
 def test_the_limit_loses_no_byte(sizes: list[int], excess: int, cuts: list[int]) -> None:
-    """Where an event is too large, all that came before it was told, and the rest is kept."""
+    """Where an event is too large, all earlier ones are returned, and the rest is kept."""
     small = b"".join(b"data:%b\n\n" % (b"x" * size) for size in sizes)
     stream = small + b"data:" + b"y" * (LIMIT + excess)
     edges = [0, *sorted(cut % (len(stream) + 1) for cut in cuts), len(stream)]

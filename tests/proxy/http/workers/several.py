@@ -1,4 +1,4 @@
-"""A proxy with several workers: `pinocchio serve` as a person starts it, and who asks it."""
+"""A proxy with several workers: `pinocchio serve` as a person starts it, and clients of it."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ class Workers:
         return self.folder / "proxy.yaml"
 
     def readyz(self) -> dict[str, Any]:
-        told: dict[str, Any] = httpx.get(f"{self.root}/readyz", trust_env=False).json()
-        return told
+        readiness: dict[str, Any] = httpx.get(f"{self.root}/readyz", trust_env=False).json()
+        return readiness
 
     def client(self, worker: int) -> httpx.Client:
-        """One whose connection is this worker's, for as long as it is kept."""
+        """Return a client whose connection belongs to this worker for as long as it is kept."""
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
             limits = httpx.Limits(max_connections=1)
@@ -104,7 +104,7 @@ class Workers:
         return client
 
     def pids(self) -> list[int]:
-        """Those of the supervisor's children, in the order of their start."""
+        """Return the pids of the supervisor's children, in the order of their start."""
         return children_of(self.process.pid)
 
     def stop(self) -> None:

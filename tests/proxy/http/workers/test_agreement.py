@@ -1,4 +1,4 @@
-"""A configuration is taken up by all workers or by none."""
+"""Agreement of workers: a configuration applies at all of them or at none."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from proxy.http.workers.supervisor import OTHER_FILES, TOO_LATE, Agreement
 
 
 def test_all_have_to_prepare_the_same() -> None:
-    """It is agreed on once the last one has prepared it; foreign votes do not count."""
+    """A configuration is agreed on once the last worker prepared it; other votes do not count."""
     agreement = Agreement(2, "digest", [0, 1])
     agreement.note_vote(0, "digest")
     agreement.note_vote(7, None, ["nobody asked"])
@@ -18,7 +18,7 @@ def test_all_have_to_prepare_the_same() -> None:
 
 
 def test_one_that_cannot_stops_all() -> None:
-    """Its reason is what all are told."""
+    """A worker that cannot prepare it stops all, and all get its reason."""
     agreement = Agreement(2, "digest", [0, 1])
     agreement.note_vote(0, None, ["proxy.yaml:3: no"])
     agreement.note_vote(1, "digest")

@@ -1,4 +1,4 @@
-"""The hub passes questions on, and waits for nobody who is gone; over real socket pairs."""
+"""The hub passes questions on and does not wait for dead workers, over real socket pairs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from proxy.http.workers.hub import Hub, WorkerAnswers
 
 
 class Workers:
-    """A hub with three workers, spoken for by the test."""
+    """A hub with three workers, played by the test."""
 
     def __init__(self) -> None:
         pairs = [socket.socketpair() for _ in range(3)]
@@ -52,20 +52,20 @@ def workers() -> Iterator[Workers]:
 
 
 def test_the_first_answer_is_enough(workers: Workers) -> None:
-    """All others are asked; whoever has none says so, and one that comes late is not heard."""
+    """All other workers are asked and the first answer counts; a late one is ignored."""
     workers.says(0, "find", ("result", "r1"), 5)
-    asked = [workers.hears(1), workers.hears(2)]
-    assert [(m.kind, m.body) for m in asked] == [("asked", ("result", "r1"))] * 2
-    workers.says(1, "answer", None, asked[0].number)
+    questions = [workers.hears(1), workers.hears(2)]
+    assert [(m.kind, m.body) for m in questions] == [("asked", ("result", "r1"))] * 2
+    workers.says(1, "answer", None, questions[0].number)
     assert workers.hears_nothing(0)
-    workers.says(2, "answer", b"here", asked[1].number)
+    workers.says(2, "answer", b"here", questions[1].number)
     assert workers.hears(0) == Message("answered", 5, b"here")
-    workers.says(1, "answer", b"late", asked[0].number)
+    workers.says(1, "answer", b"late", questions[0].number)
     assert workers.hears_nothing(0)
 
 
 def test_nobody_is_waited_for_who_is_gone(workers: Workers) -> None:
-    """A worker that dies has no answer, and one that is stuck has had its time."""
+    """A worker that dies counts as having no answer, and so does one that is stuck."""
     workers.says(0, "find", ("result", "r1"), 6)
     number = workers.hears(1).number
     workers.hears(2)
@@ -78,17 +78,17 @@ def test_nobody_is_waited_for_who_is_gone(workers: Workers) -> None:
 
 
 def test_what_a_worker_counted_stays_when_it_dies(workers: Workers) -> None:
-    """As much as was gathered of it last, however many die."""
+    """The last gathered counts of a dead worker are kept, however many die."""
     for dead, expected in ((None, ([1, 2, 3], None)), (2, ([1, 2], 3)), (1, ([1], 5))):
         if dead is not None:
             workers.hub.leave(dead)
             workers.links.pop(dead).end.close()
         workers.says(0, "gather", ("figures", None), 8)
         for index in workers.links:
-            asked = workers.hears(index)
-            workers.says(index, "answer", index + 1, asked.number)
-        told = workers.hears(0).body
-        assert told == WorkerAnswers(*expected, {"restarts": 1})
+            question = workers.hears(index)
+            workers.says(index, "answer", index + 1, question.number)
+        figures = workers.hears(0).body
+        assert figures == WorkerAnswers(*expected, {"restarts": 1})
 
 
 def test_what_one_tells_all_others_hear(workers: Workers) -> None:
@@ -98,7 +98,7 @@ def test_what_one_tells_all_others_hear(workers: Workers) -> None:
 
 
 def test_one_that_does_not_read_delays_nobody() -> None:
-    """What its socket does not take goes out when it reads again, whole and in order."""
+    """What a worker's socket does not take is sent when it reads again, whole and in order."""
     ours, theirs = socket.socketpair()
     link = WorkerLink(ours)
     large = [Message("asked", number, bytes(300_000)) for number in range(5)]

@@ -1,4 +1,4 @@
-"""The supervisor with real processes in place of workers, each of which says what it hears."""
+"""The supervisor with real processes as workers, each of which writes what it hears."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Standing:
 
 @dataclass
 class Configuration:
-    """Its files change once, as soon as all workers are up."""
+    """A configuration whose files change once, as soon as all workers are up."""
 
     standing: Standing = field(default_factory=Standing)
     changes: int = 1
@@ -73,7 +73,7 @@ def supervised(
 
 
 def worker(problems: tuple[str, ...], write: int) -> Callable[[Peers], int]:
-    """One that can prepare a change, or has these problems; writes what it hears afterwards."""
+    """Return a worker that can prepare a change or has these problems, and writes what it hears."""
 
     def run(peers: Peers) -> int:
         is_over = threading.Event()
@@ -100,27 +100,27 @@ def void(_: object) -> None: ...
 
 
 @pytest.mark.parametrize(
-    ("problems", "heard"),
+    ("problems", "written"),
     [((), "swaps 2"), (("proxy.yaml:3: no",), "refuses ('proxy.yaml:3: no',)")],
     ids=["all can", "one cannot"],
 )
-def test_all_swap_or_none_does(problems: tuple[str, ...], heard: str) -> None:
-    """A worker that cannot prepare what the others can keeps all of them from it."""
+def test_all_swap_or_none_does(problems: tuple[str, ...], written: str) -> None:
+    """A worker that cannot prepare a change keeps all of them from it."""
     reads, write = os.pipe()
     runs = {0: worker((), write), 1: worker(problems, write)}
     pid = supervised(runs, Configuration())
     os.close(write)
-    with os.fdopen(reads) as told:
-        lines = {told.readline().strip() for _ in runs}
+    with os.fdopen(reads) as output:
+        lines = {output.readline().strip() for _ in runs}
         os.kill(pid, signal.SIGTERM)
-        assert told.read() == ""  # and that was all
+        assert output.read() == ""  # and that was all
     _, status = os.waitpid(pid, 0)
-    assert lines == {f"0 {heard}", f"1 {heard}"}
+    assert lines == {f"0 {written}", f"1 {written}"}
     assert os.waitstatus_to_exitcode(status) == -signal.SIGTERM
 
 
 def test_what_cannot_start_is_not_tried_for_ever() -> None:
-    """Where no worker can begin, the proxy ends with its status."""
+    """Where no worker can start, the proxy ends with its status."""
     reads, write = os.pipe()
     pid = supervised({0: lambda _: 7, 1: lambda _: 7}, Configuration(changes=0), write)
     os.close(write)
@@ -132,14 +132,14 @@ def test_what_cannot_start_is_not_tried_for_ever() -> None:
 
 
 def test_a_worker_that_dies_is_started_anew_and_one_that_stays_is_killed(tmp_path: Path) -> None:
-    """Both are told in the log, with which of them it was."""
+    """A dead worker is replaced and a stuck one is killed, each logged with its index."""
     reads, write = os.pipe()
     runs = {0: worker((), write), 1: deaf_once_started_anew(tmp_path / "died")}
     pid = supervised(runs, Configuration(changes=0), write)
     os.close(write)
     lines = logged(reads, "worker_")
     assert [next(lines)["event"] for _ in range(2)] == ["worker_died", "worker_restarted"]
-    for _ in range(2):  # the second one means at once
+    for _ in range(2):  # the second signal means at once
         os.kill(pid, signal.SIGTERM)
         time.sleep(0.2)
     killed = next(lines)
@@ -150,7 +150,7 @@ def test_a_worker_that_dies_is_started_anew_and_one_that_stays_is_killed(tmp_pat
 
 
 def deaf_once_started_anew(died: Path) -> Callable[[Peers], int]:
-    """Dies once it is up; what is started in its place ends for nobody."""
+    """Return a worker that dies once it is up; its replacement ignores requests to end."""
 
     def run(peers: Peers) -> int:
         peers.start(lambda: None)
@@ -165,7 +165,7 @@ def deaf_once_started_anew(died: Path) -> Callable[[Peers], int]:
 
 def logged(reads: int, begins: str) -> Iterator[dict[str, Any]]:
     """Yield the lines of a supervisor's log whose event begins like this, as they arrive."""
-    with os.fdopen(reads) as told:
-        for line in told:
+    with os.fdopen(reads) as output:
+        for line in output:
             if line.startswith("{") and (event := json.loads(line))["event"].startswith(begins):
                 yield event

@@ -1,4 +1,4 @@
-"""Several workers are one proxy: what one knows, counts or is told, holds at all of them."""
+"""Several workers are one proxy: what one knows, counts or learns holds at all of them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ HOLD = (
 def shared(
     running_upstream: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Workers]:
-    """Two workers that hold what is not tagged as sure; none of these tests kills any."""
+    """Start two workers that hold what is not tagged as sure; none of these tests kills one."""
     folder = tmp_path_factory.mktemp("workers")
     with running(folder, running_upstream.base_url, policy=HOLD) as workers:
         yield workers
@@ -49,7 +49,7 @@ def ask(client: httpx.Client, text: str = "p=0.9", **fields: object) -> httpx.Re
 
 
 def test_a_streams_result_is_found_at_every_worker(shared: Workers) -> None:
-    """Whichever is asked for it, and for nobody but the key that asked."""
+    """A stream's result is found at every worker, with the key that asked."""
     one, other = shared.both()
     member = members_in(ask(one, stream=True).content)[-1]
     path = f"/pinocchio/v1/results/{member['request_id']}"
@@ -60,19 +60,19 @@ def test_a_streams_result_is_found_at_every_worker(shared: Workers) -> None:
 
 
 def test_counts_of_all_workers_add_up(shared: Workers) -> None:
-    """A scrape tells the sum, and the processes of all."""
+    """A scrape has the sum of all workers' counts, and all processes."""
     desk, clients = shared.desk, shared.both()
     before = value(scraped(desk), "pinocchio_requests_total")
     for client in clients:
         for _ in range(3):
             assert ask(client).status_code == 200
-    told = scraped(desk)
-    assert value(told, "pinocchio_requests_total") == before + 6
-    assert value(told, "pinocchio_workers") == 2
-    assert value(told, "pinocchio_worker_restarts_total") == 0
+    figures = scraped(desk)
+    assert value(figures, "pinocchio_requests_total") == before + 6
+    assert value(figures, "pinocchio_workers") == 2
+    assert value(figures, "pinocchio_worker_restarts_total") == 0
     pids = shared.process.pid, *shared.pids()
     memory = sum(proportional_bytes(pid) for pid in pids)
-    assert value(told, "process_resident_memory_bytes") == pytest.approx(memory, rel=0.2)
+    assert value(figures, "process_resident_memory_bytes") == pytest.approx(memory, rel=0.2)
     resident = sum(
         int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         for pid in pids
@@ -81,7 +81,7 @@ def test_counts_of_all_workers_add_up(shared: Workers) -> None:
 
 
 def test_who_waits_at_another_worker_hears_of_the_verdict(shared: Workers) -> None:
-    """The desk is the first worker's; clients of the second are released as quickly."""
+    """A client that waits at the second worker gets the first one's verdict as quickly."""
     desk, client = shared.desk, shared.client(1)
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(client.post, CHAT, json=question("p=0.1"))
@@ -96,7 +96,7 @@ def test_who_waits_at_another_worker_hears_of_the_verdict(shared: Workers) -> No
 
 
 def test_a_configuration_holds_at_all_or_at_none(shared: Workers) -> None:
-    """A change is taken up by both; one that is refused changes neither, and both say so."""
+    """A change applies at both workers; one that is refused changes neither, and both report it."""
     one, other = shared.both()
     written = shared.path.read_text()
     number = shared.readyz()["generation"]
@@ -125,7 +125,7 @@ def test_each_line_of_the_log_says_which_worker_wrote_it(shared: Workers) -> Non
 def test_conversations_and_limits_are_of_all_workers(
     responses_upstream: ResponsesUpstream, tmp_path: Path
 ) -> None:
-    """A response may be gone on with at another worker, and what a key may ask it may ask once."""
+    """A response can be continued at another worker, and a key's limits count for all workers."""
     store = tmp_path / "store.db"
     secret, _ = make_key(store)
     limited, _ = make_key(store, requests_per_minute=7)
@@ -142,16 +142,16 @@ def test_conversations_and_limits_are_of_all_workers(
         assert fetched.headers["x-pinocchio-confidence-status"] == "scored"
         foreign = {**asked, "previous_response_id": "resp_none"}
         assert other.post("/v1/responses", json=foreign, headers=bearer(secret)).status_code == 404
-        told = [
+        statuses = [
             client.get("/v1/models", headers=bearer(limited)).status_code
             for client in (one, other) * 5
         ]
-        assert [told.count(404), told.count(429)] == [7, 3], told  # this upstream lists no models
+        assert [statuses.count(404), statuses.count(429)] == [7, 3], statuses  # 404: no models
 
 
 def test_a_worker_that_dies_is_started_anew(upstream: FaultyUpstream, tmp_path: Path) -> None:
-    """Clients of the others notice nothing, counts do not go back, and the new one has the
-    configuration that holds, whatever the files say by then.
+    """When a worker dies, clients of the others notice nothing and counts do not decrease.
+    Its replacement has the current configuration, whatever the files have by then.
     """
     with running(tmp_path, upstream.base_url) as workers:
         one, other = workers.both()
@@ -162,12 +162,12 @@ def test_a_worker_that_dies_is_started_anew(upstream: FaultyUpstream, tmp_path: 
         until(lambda: workers.readyz()["configuration"] == "refused")
         assert value(scraped(workers.desk), "pinocchio_requests_total") == 2
         [first, second] = workers.pids()
-        kill(first)  # which has the desk
+        kill(first)  # the one with the desk
         assert ask(other).status_code == 200
         until(lambda: len(workers.pids()) == 2 and workers.readyz()["workers"]["running"] == 2)
         anew = workers.client(0)
-        told = anew.get("/readyz").json()
-        assert (told["generation"], told["configuration"]) == (2, "refused")
+        readiness = anew.get("/readyz").json()
+        assert (readiness["generation"], readiness["configuration"]) == (2, "refused")
         assert "pinocchio" not in ask(anew).json()
         figures = scraped(workers.desk)
         assert value(figures, "pinocchio_requests_total") == 4
@@ -178,7 +178,7 @@ def test_a_worker_that_dies_is_started_anew(upstream: FaultyUpstream, tmp_path: 
 
 
 def test_workers_end_with_their_supervisor(upstream: FaultyUpstream, tmp_path: Path) -> None:
-    """One that is killed leaves nobody behind; what goes on comes to its end first."""
+    """When the supervisor is killed no worker remains; requests under way are answered first."""
     workers = Workers(tmp_path, upstream.base_url)
     pids, client = workers.pids(), workers.client(0)
     assert len(pids) == 2
@@ -195,8 +195,8 @@ def test_workers_end_with_their_supervisor(upstream: FaultyUpstream, tmp_path: P
 
 
 def test_a_drain_of_all_workers_loses_nothing(upstream: FaultyUpstream, tmp_path: Path) -> None:
-    """A signal for the whole group counts once: streams end, every reply is on record. Clients look
-    at `/readyz`, as a load balancer does.
+    """A signal for the whole group counts once: streams end and every reply
+    is recorded, while clients follow `/readyz` as a load balancer does.
     """
     workers = Workers(tmp_path, upstream.base_url, drain_s=1)
     pids = workers.pids()
@@ -247,9 +247,7 @@ def test_whoever_runs_it_may_drain_all(upstream: FaultyUpstream, tmp_path: Path)
 
 
 def test_one_scorer_scores_for_all(upstream: FaultyUpstream, tmp_path: Path) -> None:
-    """It is a process of its own; once it dies, replies say that they have no score, until it is
-    there again.
-    """
+    """One process scores for all workers; while it is gone, replies say that they have no score."""
     options = {"workers": "{count: 2, scorer: shared}"}
     with running(tmp_path, upstream.base_url, **options) as workers:
         assert "2 workers, one scorer for all of them" in workers.process.stdout()
@@ -270,8 +268,9 @@ def test_one_scorer_scores_for_all(upstream: FaultyUpstream, tmp_path: Path) -> 
 def test_workers_share_the_memory_of_the_calibrator(
     upstream: FaultyUpstream, tmp_path: Path
 ) -> None:
-    """The embedded one is loaded before they are forked, a worker that is started later too; each
-    scores by itself, and has few pages of its own: with a calibrator of its own it had 108 MB.
+    """The embedded calibrator is loaded before workers are forked, also before a later one.
+    Each scores by itself with few pages of its own; with its own calibrator a worker had 108
+    MB.
     """
     with running(tmp_path, upstream.base_url, checkpoint="embedded") as workers:
         confidences = {confidence(client) for client in workers.both()}
@@ -297,8 +296,8 @@ def private_mb(pid: int) -> float:
 
 
 def test_what_computes_on_threads_is_not_forked(tiny_checkpoint: OfFamily, tmp_path: Path) -> None:
-    """A fork copies no threads, so a language model is loaded by whoever uses it; so is what cannot
-    be loaded at all, for the worker tells why.
+    """A language model is loaded by its user, since a fork copies no
+    threads; so is one that cannot be loaded, as the worker reports why.
     """
     llm = str(tiny_checkpoint("qwen3_5_text"))
     for name in (llm, str(tmp_path), "none", "fake:0.5"):
@@ -328,7 +327,7 @@ def test_what_computes_on_threads_is_not_forked(tiny_checkpoint: OfFamily, tmp_p
 def test_a_language_model_is_loaded_once(
     tmp_path: Path, checkpoint: str, workers: object, is_shared: bool
 ) -> None:
-    """Where nobody says otherwise; with the embedded calibrator each worker scores for itself."""
+    """By default one process loads a language model; the embedded one scores in each worker."""
     if checkpoint == "LLM":
         (tmp_path / "calibrator.json").write_text('{"preset": "released-0.8b"}')
         (tmp_path / "adapter_model.safetensors").write_bytes(b"")
@@ -339,13 +338,11 @@ def test_a_language_model_is_loaded_once(
 
 
 def test_how_many_workers_there_may_be(tmp_path: Path) -> None:
-    """`check` says how many serve, and whose the scorer is; what is no number of workers is
-    refused in a sentence.
-    """
+    """`check` says how many workers serve and who scores, and an invalid number is refused."""
     path = tmp_path / "proxy.yaml"
     path.write_text(f'workers: 3\nstore: "sqlite:///{tmp_path}/store.db"\n')
-    told = run_cli("check", "--config", str(path))
-    assert "3 workers, each scores for itself" in told.stdout
+    done = run_cli("check", "--config", str(path))
+    assert "3 workers, each scores for itself" in done.stdout
     path.write_text("workers: 65\n")
     refused = run_cli("check", "--config", str(path))
     assert refused.returncode == 2

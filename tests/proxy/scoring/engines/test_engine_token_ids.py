@@ -1,4 +1,4 @@
-"""vLLM and SGLang asked with token ids give the number that the calibrator itself gives (B08, B09).
+"""With token ids, vLLM and SGLang give the calibrator's own number (B08, B09).
 
 The engines are small servers of our own around a tiny random model; no real one was at hand.
 """
@@ -64,7 +64,7 @@ def own(text_checkpoint: Path) -> LlmCalibrator:
 
 @pytest.fixture(scope="module", params=KINDS)
 def engine(request: pytest.FixtureRequest, own: LlmCalibrator) -> Iterator[tuple[str, str]]:
-    """Kind and URL of an engine that serves the merged weights."""
+    """Yield kind and URL of an engine that serves the merged weights."""
     log_probs = log_probs_of(own.model.model)
     app = vllm_app(log_probs) if request.param == "vllm" else sglang_app(log_probs)
     with ServedApp(app) as server:
@@ -93,8 +93,8 @@ def connected(checkpoint: Path, kind: str, url: str, **engine: Any) -> Iterator[
 def test_the_number_is_the_calibrators_own(
     engine: tuple[str, str], text_checkpoint: Path, own: LlmCalibrator
 ) -> None:
-    """Score, confidence and truncation equal the in-process ones to 1e-5, under a name that tells
-    the engine (B08, B09, F02, F03).
+    """Score, confidence and truncation equal the in-process ones to
+    1e-5, and the name says which engine gave them (B08, B09, F02, F03).
     """
     kind, url = engine
     with connected(text_checkpoint, kind, url) as scorer:
@@ -105,13 +105,13 @@ def test_the_number_is_the_calibrators_own(
         [s.confidence for s in expected], abs=1e-5
     )
     assert [s.is_truncated for s in found] == [False, True, False, False]
-    assert len({round(s.score, 3) for s in found}) == 4  # or the comparison says little
+    assert len({round(s.score, 3) for s in found}) == 4  # otherwise the comparison shows little
 
 
 def test_the_proxy_needs_no_weights(
     engine: tuple[str, str], text_checkpoint: Path, own: LlmCalibrator, tmp_path: Path
 ) -> None:
-    """Of exported weights, calibrator.json and the tokenizer are enough to ask an engine."""
+    """Exported weights, calibrator.json and the tokenizer are enough to ask an engine."""
     exported = export_weights(str(text_checkpoint), tmp_path / "exported")
     for path in (tmp_path / "exported").glob("*.safetensors"):
         path.unlink()
@@ -125,8 +125,8 @@ def test_the_proxy_needs_no_weights(
 def test_other_weights_behind_an_engine(
     kind: str, text_checkpoint: Path, tiny_bases: Callable[[Family], Path], tmp_path: Path
 ) -> None:
-    """An engine that serves the base alone is found out by the scores that an exported checkpoint
-    carries, before it is asked for any.
+    """An engine that serves the base model alone is refused before the
+    first question, by the scores that an exported checkpoint carries.
     """
     exported = export_weights(str(text_checkpoint), tmp_path / "exported")
     assert len(exported.canary) == 3
@@ -141,7 +141,7 @@ def test_other_weights_behind_an_engine(
 
 
 def test_images_are_not_shown(engine: tuple[str, str], text_checkpoint: Path) -> None:
-    """A question with an image has no score there, with the reason `image`."""
+    """A question with an image has no score from an engine, with the reason `image`."""
     with (
         connected(text_checkpoint, *engine) as scorer,
         pytest.raises(NotScorableError) as caught,
@@ -153,7 +153,7 @@ def test_images_are_not_shown(engine: tuple[str, str], text_checkpoint: Path) ->
 def test_through_the_proxy(
     engine: tuple[str, str], text_checkpoint: Path, own: LlmCalibrator, start_proxy: StartProxy
 ) -> None:
-    """A reply has the engine's number."""
+    """A reply through the proxy has the engine's number."""
     kind, url = engine
     section = {"checkpoint": str(text_checkpoint), "timeout_s": 10.0}
     engine_section = {"kind": kind, "base_url": url}
@@ -170,8 +170,8 @@ def test_through_the_proxy(
 def test_what_cannot_be_asked_there(
     kind: str, tiny_bases: Callable[[Family], Path], tmp_path: Path
 ) -> None:
-    """A checkpoint that is no language model, or shows an image beside every text (F05), is refused
-    at the start; one that shows it can be asked without, under another name, uncorrected.
+    """A checkpoint that is no language model, or that shows an image beside every text (F05), is
+    refused at the start. The latter can be used without images, under another name and uncorrected.
     """
     with pytest.raises(CheckpointError, match="'embedded' is no language model"):
         check_calibrator_config(config(Path("embedded"), kind, "http://127.0.0.1:1"))
@@ -189,7 +189,7 @@ def test_what_cannot_be_asked_there(
 def test_a_recalibration_belongs_to_an_engine(
     kind: str, text_checkpoint: Path, own: LlmCalibrator, tmp_path: Path
 ) -> None:
-    """One that was fitted on scores of this process is refused for those of an engine."""
+    """A recalibration fitted on scores of this process is refused for an engine's scores."""
     wanted = config(text_checkpoint, kind, "http://127.0.0.1:1")
     for calibrator, fits in ((own.name, False), (known_name(wanted), True)):
         path = tmp_path / "curve.json"
@@ -200,7 +200,7 @@ def test_a_recalibration_belongs_to_an_engine(
 
 
 def test_a_prompt_that_the_engine_cuts(text_checkpoint: Path, own: LlmCalibrator) -> None:
-    """vLLM cuts long prompts without a word; the count of tokens tells, and there is no score."""
+    """A prompt that vLLM silently cut gets no score, as the count of tokens shows the cut."""
     app = vllm_app(log_probs_of(own.model.model), max_model_len=200)
     with (
         ServedApp(app) as server,
@@ -221,7 +221,7 @@ def test_a_prompt_that_the_engine_cuts(text_checkpoint: Path, own: LlmCalibrator
 def test_an_sglang_that_reads_something_else(
     text_checkpoint: Path, own: LlmCalibrator, options: Any, words: str
 ) -> None:
-    """One that puts several items into one sequence, or tells nothing of it, is not believed."""
+    """An SGLang that puts several items into one sequence, or does not say, is refused."""
     app = sglang_app(log_probs_of(own.model.model), **options)
     with ServedApp(app) as server, pytest.raises(EngineError, match=words):
         engine_loader(config(text_checkpoint, "sglang", server.url))()
@@ -237,7 +237,7 @@ def test_an_sglang_that_reads_something_else(
 def test_another_model_or_key(
     text_checkpoint: Path, own: LlmCalibrator, more: Any, words: str
 ) -> None:
-    """What is not served, or not with this key, is one sentence."""
+    """A model that is not served, or not with this key, gives an error of one sentence."""
     app = vllm_app(log_probs_of(own.model.model), key="sk-x")
     with ServedApp(app) as server, pytest.raises(EngineError, match=words):
         engine_loader(config(text_checkpoint, "vllm", server.url, **more))()
@@ -271,7 +271,7 @@ LIES: list[tuple[str, tuple[Any, ...], str]] = [
 def test_an_engine_that_lies(
     text_checkpoint: Path, kind: str, values: tuple[Any, ...], words: str
 ) -> None:
-    """What is no probability for each item is no score, and a sentence."""
+    """An engine's answer without a probability for each item gives no score, and an error."""
     worded = vllm_answer if kind == "vllm" else sglang_answer
     good: Any = {"index": 0, "score": 0.5} if kind == "vllm" else [0.5, 0.5]
 
@@ -291,7 +291,7 @@ def test_an_engine_that_lies(
 
 
 def test_vllm_says_which_item_a_score_is_of(text_checkpoint: Path) -> None:
-    """Scores in another order are put where they belong."""
+    """Scores that arrive in another order are matched to their items."""
 
     def answer(path: str, body: Any) -> bytes:
         if path == "/v1/models":

@@ -1,4 +1,4 @@
-"""Scores from afar: whatever an engine does costs a number and has its word, none a reply."""
+"""Scores from a remote engine: whatever it does may cost a number, with a reason, but no reply."""
 
 from __future__ import annotations
 
@@ -79,13 +79,13 @@ def connected(url: str, timeout_s: float = 5.0, **engine: Any) -> Iterator[Remot
 
 
 class Seeing(WordScorer):
-    """As its parent, but looks at images."""
+    """A WordScorer that reads images."""
 
     reads_images = True
 
 
 class Told:
-    """What a SaidServer answers: as a scoring server that works, until `reply` says otherwise."""
+    """Answers like a working scoring server until `reply` is set."""
 
     def __init__(self) -> None:
         self.facts: Json = FACTS
@@ -93,7 +93,7 @@ class Told:
         self.hangs = threading.Event()
         self.hangs.set()  # clear: nothing is answered
         self.asked = 0
-        self.items: list[Json] = []  # that were to be scored
+        self.items: list[Json] = []  # the items that were to be scored
 
     def __call__(self, path: str, body: Any) -> bytes | Play:
         self.asked += 1
@@ -105,8 +105,8 @@ class Told:
 
 
 def test_others_are_read_from_afar_as_in_this_process() -> None:
-    """Replies of others travel with their calls, and the confidence without them where it is known;
-    a server that reads none is sent none.
+    """Other replies are sent with their calls, and the confidence without
+    them if it is known; a server that reads no other replies gets none.
     """
     call = {"function": {"name": "pay", "arguments": "{}"}}
     use = ToolUse([], [], {"role": "assistant", "tool_calls": [call]})
@@ -125,7 +125,7 @@ def test_others_are_read_from_afar_as_in_this_process() -> None:
 
 
 def test_what_the_scorer_sees_is_what_was_asked() -> None:
-    """All of an item arrives, and its score comes back as it was given."""
+    """The scorer gets every field of an item, and its score is returned unchanged."""
     scorer = Seeing()
     items = [
         Item("why?", "p=0.2 truncated, doubted", "gpt", "gpqa", "law"),
@@ -141,15 +141,15 @@ def test_what_the_scorer_sees_is_what_was_asked() -> None:
 
 
 def test_an_older_server_is_sent_no_messages() -> None:
-    """A server that does not say that it reads them would refuse them, and facts too; its scores
-    have no findings and rest on likeness.
+    """A server that does not announce messages and facts gets none, since it
+    would refuse them; its scores have no findings and the basis `likeness`.
     """
-    told = Told()
-    with SaidServer(told) as server, connected(server.url) as remote:
+    scripted = Told()
+    with SaidServer(scripted) as server, connected(server.url) as remote:
         asked = Item("when?", "noon", messages=[{"role": "user"}], facts=("x",))
         [score] = remote.score_batch([asked])
     assert score == Score(0.25, 0.5, True)
-    assert [item.keys() for item in told.items] == [{"question", "answer"}] * 2
+    assert [item.keys() for item in scripted.items] == [{"question", "answer"}] * 2
 
 
 FINDINGS: list[tuple[Json, Json]] = [
@@ -166,10 +166,10 @@ FINDINGS: list[tuple[Json, Json]] = [
 ]
 
 
-@pytest.mark.parametrize(("told", "expected"), FINDINGS)
-def test_findings_that_cannot_be_read_are_passed_over(told: Json, expected: Json) -> None:
-    """They cost no number, and what is read of them is bounded and known."""
-    [score] = read_scores({"calibrator": "words@1", "scores": [{**GOOD, **told}]}, "words@1", 1)
+@pytest.mark.parametrize(("finding", "expected"), FINDINGS)
+def test_findings_that_cannot_be_read_are_passed_over(finding: Json, expected: Json) -> None:
+    """Findings that cannot be read cost no number; those that can are bounded and known."""
+    [score] = read_scores({"calibrator": "words@1", "scores": [{**GOOD, **finding}]}, "words@1", 1)
     assert score == Score(0.25, 0.5, True, **expected)
 
 
@@ -205,10 +205,10 @@ FAULTS: list[tuple[bytes, str, str]] = [
 
 @pytest.mark.parametrize(("reply", "reason", "words"), FAULTS)
 def test_an_engine_that_lies(reply: bytes, reason: str, words: str) -> None:
-    """What is no answer is one clear sentence with the engine's address, and no score at all."""
-    told = Told()
-    with SaidServer(told, keeps=False) as server, connected(server.url) as remote:
-        told.reply = reply
+    """An invalid answer gives one sentence with the engine's address, and no score."""
+    scripted = Told()
+    with SaidServer(scripted, keeps=False) as server, connected(server.url) as remote:
+        scripted.reply = reply
         with pytest.raises(EngineError, match=re.escape(words)) as caught:
             remote.score_batch(ITEMS)
     assert caught.value.reason == reason
@@ -217,7 +217,7 @@ def test_an_engine_that_lies(reply: bytes, reason: str, words: str) -> None:
 
 @pytest.mark.parametrize("drip", [b"", b"x"])
 def test_an_engine_that_hangs(drip: bytes) -> None:
-    """Silent, or one byte at a time: after `timeout_s` nobody waits, and no thread is left."""
+    """After `timeout_s` nobody waits for an engine that is silent or drips; no thread is left."""
 
     def hang(peer: Peer) -> None:
         peer.send(b"HTTP/1.1 200 OK\r\n")
@@ -225,9 +225,9 @@ def test_an_engine_that_hangs(drip: bytes) -> None:
             peer.send(drip, pause_s=0.05)
         peer.is_left_within(5)
 
-    told = Told()
-    with SaidServer(told) as server, connected(server.url, timeout_s=0.3) as remote:
-        told.reply = hang
+    scripted = Told()
+    with SaidServer(scripted) as server, connected(server.url, timeout_s=0.3) as remote:
+        scripted.reply = hang
         started = time.perf_counter()
         with pytest.raises(EngineError, match=r"did not answer within 0\.3 s") as caught:
             remote.score_batch(ITEMS)
@@ -236,31 +236,31 @@ def test_an_engine_that_hangs(drip: bytes) -> None:
 
 
 def test_an_item_without_a_score() -> None:
-    """What the server says of one item is that item's, with its reason where it has one."""
-    told = Told()
-    with SaidServer(told) as server, connected(server.url) as remote:
-        told.reply = said(scores(GOOD, {"error": {"message": "no", "reason": "image"}}))
+    """An item without a score gets the server's reason if there is one; the others keep scores."""
+    scripted = Told()
+    with SaidServer(scripted) as server, connected(server.url) as remote:
+        scripted.reply = said(scores(GOOD, {"error": {"message": "no", "reason": "image"}}))
         with pytest.raises(NotScorableError):
             remote.score_batch(ITEMS)
-        told.reply = said(scores(GOOD, {"error": {"message": "no", "reason": "odd"}}))
+        scripted.reply = said(scores(GOOD, {"error": {"message": "no", "reason": "odd"}}))
         with pytest.raises(CalibratorError, match="no"):
             remote.score_batch(ITEMS)
-        told.reply = said(scores(GOOD, {"error": {"message": "no", "reason": "deadline"}}))
+        scripted.reply = said(scores(GOOD, {"error": {"message": "no", "reason": "deadline"}}))
         with pytest.raises(EngineError, match="did not get to it in time") as caught:
             remote.score_batch(ITEMS)
         assert caught.value.reason == "engine_busy"
-        told.reply = None
+        scripted.reply = None
         assert remote.score_batch(ITEMS)[0].score == 0.25
 
 
 def test_an_item_that_is_refused() -> None:
-    """One that is refused does not take its batch along, nor counts as the engine's fault."""
-    told = Told()
+    """A refused item neither costs its batch the scores nor counts as the engine's failure."""
+    scripted = Told()
 
     def answer(path: str, body: Any) -> bytes | Play:
         if body and any(item["answer"] == "bad" for item in body["items"]):
             return said({}, 413)
-        return told(path, body)
+        return scripted(path, body)
 
     with SaidServer(answer) as server, connected(server.url) as remote:
         batcher = Batcher(remote, batch_characters=1_000)
@@ -275,14 +275,14 @@ def test_an_item_that_is_refused() -> None:
 
 
 def test_a_closed_connection_is_no_fault() -> None:
-    """A kept connection that the engine closed is not noticed."""
+    """A kept connection that the engine closed is opened again without an error."""
     with SaidServer(Told(), keeps=False) as server, connected(server.url) as remote:
         for _ in range(5):
             assert len(remote.score_batch(ITEMS)) == 2
 
 
 def test_the_token_is_sent() -> None:
-    """With its token the scoring server answers, without it the sentence says where it belongs."""
+    """The scoring server answers with its token; without, the error says where it belongs."""
     with live_scoring_server(WordScorer(), scorer={"token": "sesame"}) as server:
         with connected(server.url, api_key="sesame") as remote:
             assert len(remote.score_batch(ITEMS)) == 2
@@ -291,7 +291,7 @@ def test_the_token_is_sent() -> None:
 
 
 def test_another_calibrator_than_configured() -> None:
-    """Where proxy.yaml names the checkpoint, a server with another one is not believed."""
+    """A server with another checkpoint than proxy.yaml names is refused."""
     section = {"checkpoint": "fake:0.5", "engine": {"kind": "scorer", "base_url": ""}}
     with live_scoring_server(WordScorer()) as server:
         section["engine"] = {"kind": "scorer", "base_url": server.url}
@@ -302,16 +302,16 @@ def test_another_calibrator_than_configured() -> None:
 
 @pytest.mark.parametrize("name", ["", "two words", "a\r\nx-evil: 1", "\u00fc", "x" * 201])
 def test_a_name_that_no_header_can_tell(name: str) -> None:
-    """What a server calls its calibrator cannot break the replies in which it is named."""
-    told = Told()
-    told.facts = {**FACTS, "calibrator": name}
-    with SaidServer(told) as server, pytest.raises(EngineError, match="a header cannot carry"):
+    """A calibrator's name that is no valid header value does not break the replies."""
+    scripted = Told()
+    scripted.facts = {**FACTS, "calibrator": name}
+    with SaidServer(scripted) as server, pytest.raises(EngineError, match="a header cannot carry"):
         engine_loader(settings(server.url))()
 
 
 def test_whose_scores_they_are() -> None:
-    """A scoring server without a named checkpoint has no name before it is asked, and the sentence
-    says what to do; people are told which engine it is.
+    """A scoring server without a named checkpoint has no name before it is
+    asked, and the error says what to do; messages say which engine it is.
     """
     config = settings("http://gpu:9000")
     with pytest.raises(CheckpointError, match=r"add calibrator\.checkpoint"):
@@ -331,7 +331,7 @@ def test_whose_scores_they_are() -> None:
 
 
 def test_batches_under_way_at_a_time() -> None:
-    """As many batches are under way as `concurrency` says; what comes then waits for its turn."""
+    """At most `concurrency` batches run at the same time; a further one waits."""
     together = threading.Barrier(3)
 
     class Meeting(WordScorer):
@@ -351,11 +351,11 @@ def test_batches_under_way_at_a_time() -> None:
 
 
 def test_an_engine_that_cannot_answer_is_not_asked_again_for_each_item() -> None:
-    """A batch that fails for the engine's sake is not tried item by item."""
-    told = Told()
-    with SaidServer(told) as server, connected(server.url) as remote:
-        told.reply = said({}, 500)
-        before = told.asked
+    """A batch that fails because of the engine is not tried again item by item."""
+    scripted = Told()
+    with SaidServer(scripted) as server, connected(server.url) as remote:
+        scripted.reply = said({}, 500)
+        before = scripted.asked
         batcher = Batcher(remote)
         try:
             for ticket in batcher.submit(ITEMS):
@@ -363,21 +363,21 @@ def test_an_engine_that_cannot_answer_is_not_asked_again_for_each_item() -> None
                     ticket.result(10)
         finally:
             batcher.close()
-    assert told.asked == before + 1
+    assert scripted.asked == before + 1
 
 
-# Down and up again
+# An engine that is down and comes back
 
 
 def test_an_engine_that_is_down_is_not_asked() -> None:
-    """After three failures nobody waits; it is looked for, and asked again once it answers."""
-    told = Told()
+    """After three failures the engine is not asked; it is probed, and asked once it answers."""
+    scripted = Told()
     with (
-        SaidServer(told) as server,
+        SaidServer(scripted) as server,
         connected(server.url, timeout_s=0.2) as remote,
         structlog.testing.capture_logs() as lines,
     ):
-        told.hangs.clear()
+        scripted.hangs.clear()
         for _ in range(3):
             with pytest.raises(EngineError, match="did not answer"):
                 remote.score_batch(ITEMS)
@@ -387,7 +387,7 @@ def test_an_engine_that_is_down_is_not_asked() -> None:
             with pytest.raises(EngineError, match="is down and not asked"):
                 remote.score_batch(ITEMS)
         assert time.perf_counter() - started < 0.2
-        told.hangs.set()
+        scripted.hangs.set()
         until(lambda: not remote.is_down)
         assert len(remote.score_batch(ITEMS)) == 2
     events = [line["event"] for line in lines]
@@ -395,7 +395,7 @@ def test_an_engine_that_is_down_is_not_asked() -> None:
 
 
 def test_without_a_connection_it_is_down_at_once() -> None:
-    """Where nobody listens any more one failure says enough."""
+    """Where nothing listens any more, one failure is enough."""
     port = free_port()
     with live_scoring_server(WordScorer(), port=port) as server:
         remote = engine_loader(settings(server.url))()
@@ -410,19 +410,19 @@ def test_without_a_connection_it_is_down_at_once() -> None:
 
 
 def test_an_engine_that_comes_back_as_another_stays_down() -> None:
-    """Numbers of another calibrator are never told under this one's name."""
-    told = Told()
+    """An engine that comes back with another calibrator stays down."""
+    scripted = Told()
     with (
-        SaidServer(told) as server,
+        SaidServer(scripted) as server,
         connected(server.url, timeout_s=0.5) as remote,
         structlog.testing.capture_logs() as lines,
     ):
-        told.facts, told.reply = {**FACTS, "calibrator": "other@2"}, said({}, 500)
+        scripted.facts, scripted.reply = {**FACTS, "calibrator": "other@2"}, said({}, 500)
         for _ in range(3):
             with pytest.raises(EngineError):
                 remote.score_batch(ITEMS)
         until(lambda: remote.is_down)
-        told.reply = said(scores(GOOD, calibrator="other@2"))
+        scripted.reply = said(scores(GOOD, calibrator="other@2"))
         until(lambda: any("needs a restart" in line.get("error", "") for line in lines))
         assert remote.is_down
 
@@ -431,44 +431,44 @@ def test_an_engine_that_comes_back_as_another_stays_down() -> None:
 
 
 async def test_closing_while_an_engine_hangs() -> None:
-    """The proxy stops at once, and those who wait get a status."""
-    told = Told()
-    with SaidServer(told) as server:
+    """While an engine hangs the proxy stops at once, and waiting requests get a status."""
+    scripted = Told()
+    with SaidServer(scripted) as server:
         scoring = Scoring(engine_loader(settings(server.url)), timeout_s=5)
         scoring.start()
         await asyncio.to_thread(until, lambda: scoring.is_ready)
-        told.hangs.clear()
+        scripted.hangs.clear()
         waiting = asyncio.create_task(scoring.tickets(ITEMS))
         await asyncio.sleep(0.1)
         started = time.perf_counter()
         await asyncio.to_thread(scoring.close)
         assert time.perf_counter() - started < 2
         assert [ticket.is_done for ticket in await waiting] == [True, True]
-        told.hangs.set()
+        scripted.hangs.set()
     assert not [thread for thread in threading.enumerate() if thread.name in ("engine", "scorer")]
 
 
 @pytest.mark.parametrize(
     ("set_up", "status", "reasons"),
     [
-        (lambda told: setattr(told, "reply", said({}, 500)), "error", ("engine_failed",)),
-        (lambda told: setattr(told, "reply", said({}, 429)), "skipped", ("engine_busy",)),
-        # the engine and whoever waits for it have the same time, and either may be the first
-        (lambda told: told.hangs.clear(), "timeout", ("deadline", "engine_timeout")),
+        (lambda scripted: setattr(scripted, "reply", said({}, 500)), "error", ("engine_failed",)),
+        (lambda scripted: setattr(scripted, "reply", said({}, 429)), "skipped", ("engine_busy",)),
+        # Engine and waiting request have the same time limit, and either may be first.
+        (lambda scripted: scripted.hangs.clear(), "timeout", ("deadline", "engine_timeout")),
     ],
 )
 def test_no_reply_is_lost(
     start_proxy: StartProxy, set_up: Callable[[Told], None], status: str, reasons: tuple[str, ...]
 ) -> None:
     """Whatever the engine does, the reply is delivered with its status and reason."""
-    told = Told()
-    with SaidServer(told) as server:
+    scripted = Told()
+    with SaidServer(scripted) as server:
         engine = {"kind": "scorer", "base_url": server.url}
         proxy = start_proxy(calibrator={"engine": engine, "timeout_s": 0.3})
         assert proxy.ask("Paris").headers["x-pinocchio-confidence"] == "0.5000"
-        set_up(told)
+        set_up(scripted)
         reply = proxy.ask("Paris")
-        told.hangs.set()
+        scripted.hangs.set()
     assert reply.json()["choices"][0]["message"]["content"] == "Paris"
     assert reply.headers["x-pinocchio-confidence-status"] == status
     assert reply.headers["x-pinocchio-confidence-reason"] in reasons
@@ -476,7 +476,7 @@ def test_no_reply_is_lost(
 
 
 def test_a_proxy_that_is_there_before_its_engine(start_proxy: StartProxy) -> None:
-    """Without its engine the proxy relays and says `loading`; then it scores, without a restart."""
+    """Before its engine is up the proxy relays with the status `loading`; then it scores."""
     port = free_port()
     engine = {"kind": "scorer", "base_url": f"http://127.0.0.1:{port}"}
     proxy = start_proxy(calibrator={"engine": engine}, waits=False)
@@ -491,8 +491,8 @@ def test_a_proxy_that_is_there_before_its_engine(start_proxy: StartProxy) -> Non
 
 
 def test_images_go_where_the_calibrator_is(start_proxy: StartProxy) -> None:
-    """A scoring server that reads images is shown those of a question, as they were sent; one that
-    does not is not asked about it (B01).
+    """A scoring server that reads images gets those of a question
+    unchanged; one that reads none is not asked about the question (B01).
     """
     scorer, image = Seeing(), picture()
     part = {"type": "image_url", "image_url": {"url": data_url(image)}}
@@ -510,7 +510,7 @@ def test_images_go_where_the_calibrator_is(start_proxy: StartProxy) -> None:
 
 
 def test_two_proxies_share_a_calibrator(start_proxy: StartProxy, tmp_path: Path) -> None:
-    """Processes that ask one scoring server give the numbers of a calibrator of their own."""
+    """Two proxies that ask one scoring server give the numbers of a calibrator of their own."""
     question = "What is the capital of France?"
     [own] = load_scorer("embedded").score_batch([Item(question, "Paris", "ok")])
     with ProxyProcess(tmp_path, "calibrator: {checkpoint: embedded}", "--scorer-only") as server:
@@ -519,8 +519,8 @@ def test_two_proxies_share_a_calibrator(start_proxy: StartProxy, tmp_path: Path)
         named = {"checkpoint": "embedded", "engine": engine}
         proxies = [start_proxy(calibrator=section) for section in ({"engine": engine}, named)]
         with ThreadPoolExecutor(8) as pool:
-            asked = [pool.submit(ask_for, proxies[n % 2], question, "Paris") for n in range(16)]
-            replies = [each.result() for each in asked]
+            asking = [pool.submit(ask_for, proxies[n % 2], question, "Paris") for n in range(16)]
+            replies = [each.result() for each in asking]
         assert len(server.lines("scored")) >= 16 // 8
     headers = [reply.headers for reply in replies]
     assert {each["x-pinocchio-confidence"] for each in headers} == {f"{own.confidence:.4f}"}
@@ -528,7 +528,7 @@ def test_two_proxies_share_a_calibrator(start_proxy: StartProxy, tmp_path: Path)
 
 
 def ask_for(proxy: LiveProxy, question: str, answer: str) -> Any:
-    """Asks the question; the answer is what the upstream is told to say."""
+    """Ask the question; upstream answers with this answer."""
     return proxy.ask(question, headers={"x-faulty": f"say {answer}"})
 
 
@@ -536,7 +536,7 @@ def ask_for(proxy: LiveProxy, question: str, answer: str) -> Any:
 
 
 def test_a_second_opinion_with_a_scoring_server(start_proxy: StartProxy) -> None:
-    """The proxy asks for opinions as it does with the calibrator in its own process."""
+    """The proxy asks for second opinions with a scoring server as with its own calibrator."""
     policy = "{version: 1, name: two, second_opinion: {from: say Paris}, default: deliver}"
     with live_scoring_server(HearingScorer()) as server:
         section = {"engine": {"kind": "scorer", "base_url": server.url}}

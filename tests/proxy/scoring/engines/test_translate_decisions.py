@@ -22,7 +22,7 @@ SYSTEM_ONE, OPENAI = "hosted_vllm/jev", "openai/gpt-decide"
 
 
 class DecisionServer:
-    """Checks requests as the real ones do; the state's answer says how sure it is, `p=0.9`."""
+    """Checks requests as the real ones do; the answer in the state says how sure it is, `p=0.9`."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, Json]] = []
@@ -80,7 +80,7 @@ def connected(model: str, server: DecisionServer, **more: Any) -> Iterator[Remot
     ("model", "path"), [(SYSTEM_ONE, "/v1/systemone"), (OPENAI, "/v1/decisions")]
 )
 def test_a_yes_or_no_question_about_question_and_answer(model: str, path: str) -> None:
-    """Both APIs are asked one typed question, with question and answer as the state (I14)."""
+    """Both APIs get one typed question, with question and answer as the state (I14)."""
     server = DecisionServer()
     with connected(model, server) as scorer:
         found = scorer.score_batch([Item("why?", "p=0.91"), Item("who?", "p=0.12")])
@@ -91,20 +91,20 @@ def test_a_yes_or_no_question_about_question_and_answer(model: str, path: str) -
 
 
 def test_the_text_is_cut_as_for_a_calibrator() -> None:
-    """1,500 characters of the question and 800 of the answer are shown, and no more (F10)."""
+    """The state has 1,500 characters of the question and 800 of the answer at most (F10)."""
     server = DecisionServer()
     with connected(SYSTEM_ONE, server) as scorer:
         found = scorer.score_batch(
             [Item("q" * 1_500, "a" * 800), Item("q" * 1_501, "a"), Item("q", "a" * 801)]
         )
     assert [score.is_truncated for score in found] == [False, True, True]
-    shown = [body["state"] for _, body in server.seen[1:]]
-    assert {"question": "q" * 1_500, "answer": "a"} in shown
-    assert {"question": "q", "answer": "a" * 800} in shown
+    states = [body["state"] for _, body in server.seen[1:]]
+    assert {"question": "q" * 1_500, "answer": "a"} in states
+    assert {"question": "q", "answer": "a" * 800} in states
 
 
 def test_images_are_not_shown() -> None:
-    """A question with an image has no score: what is asked is text."""
+    """A question with an image has no score, since the model gets only text."""
     with (
         connected(SYSTEM_ONE, DecisionServer()) as scorer,
         pytest.raises(NotScorableError) as caught,
@@ -139,7 +139,7 @@ def test_images_are_not_shown() -> None:
 def test_a_decision_model_that_fails(
     says: bytes, error: type[CalibratorError], reason: str | None
 ) -> None:
-    """What is no probability is an error, in words that never repeat the text or the answer."""
+    """An answer without a probability is an error that repeats neither text nor answer."""
     server = DecisionServer()
     with connected(SYSTEM_ONE, server) as scorer:
         server.says = says
@@ -151,10 +151,10 @@ def test_a_decision_model_that_fails(
 
 
 def test_a_decision_model_that_hangs() -> None:
-    """After `timeout_s` nobody waits."""
+    """A decision model that hangs is left after `timeout_s`."""
     server = DecisionServer()
     with connected(SYSTEM_ONE, server, timeout_s=0.3) as scorer:
-        server.says = b""  # nothing is sent, the connection stays
+        server.says = b""  # nothing is sent, and the connection stays
         started = time.perf_counter()
         with pytest.raises(EngineError, match="answer") as caught:
             scorer.score_batch([Item("why?", "a")])
@@ -167,13 +167,13 @@ def test_a_decision_model_that_hangs() -> None:
     [("nobodys-model", "litellm knows no provider"), ("groq/llama", "no API for decisions")],
 )
 def test_a_model_that_cannot_be_asked(model: str, words: str) -> None:
-    """litellm has to know who serves the model, and that decisions are served there."""
+    """litellm must know who serves the model, and that it serves decisions."""
     with pytest.raises(EngineError, match=words):
         engine_loader(config(model, "http://127.0.0.1:1"))()
 
 
 def test_through_the_proxy(start_proxy: StartProxy) -> None:
-    """A reply has the decision model's number, under a name that says so."""
+    """A reply through the proxy has the decision model's number, and the name says so."""
     with SaidServer(DecisionServer()) as server:
         engine = {"kind": "decisions", "model": SYSTEM_ONE, "base_url": server.url}
         reply = start_proxy(calibrator={"engine": engine, "timeout_s": 5.0}).ask("p=0.83")

@@ -1,4 +1,4 @@
-"""The scoring server on Ray Serve: what a replica is made from, and when it is healthy."""
+"""The scoring server on Ray Serve: its configuration, its replicas and their health."""
 
 from __future__ import annotations
 
@@ -33,33 +33,33 @@ def config_of(name: str) -> Any:
 
 @pytest.mark.parametrize("name", ["serve_config.yaml", "rayservice.yaml"])
 def test_the_configuration_is_one_of_ray_serves(name: str) -> None:
-    """The files in deploy/ have no key that Ray Serve does not know, and deploy what is here."""
-    given = config_of(name)
-    read = ServeDeploySchema.model_validate(given)
+    """The files in deploy/ have only keys that Ray Serve knows, and deploy this application."""
+    config = config_of(name)
+    read = ServeDeploySchema.model_validate(config)
     (application,) = read.applications
     assert application.import_path == "proxy.scoring.server.ray_serve:app"
     deployment = app(application.args)._bound_deployment
     assert [each.name for each in application.deployments] == [deployment.name]
-    assert given == _only_known(read.model_dump(warnings=False), given)
+    assert config == _only_known(read.model_dump(warnings=False), config)
 
 
 def test_both_files_deploy_the_same() -> None:
-    """A cluster of Kubernetes differs from another one in where it listens."""
+    """The two files in deploy/ differ only in where the server listens."""
     first, second = map(config_of, ("serve_config.yaml", "rayservice.yaml"))
     assert first["applications"] == second["applications"]
 
 
-def _only_known(read: Any, given: Any) -> Any:
-    """Return the values that were read, limited to the keys of what was given and known."""
-    if isinstance(given, dict):
-        return {key: _only_known(read[key], value) for key, value in given.items() if key in read}
-    if isinstance(given, list):
-        return [_only_known(*pair) for pair in zip(read, given, strict=True)]
+def _only_known(read: Any, config: Any) -> Any:
+    """Return the values that Ray Serve read, limited to the keys of the file."""
+    if isinstance(config, dict):
+        return {key: _only_known(read[key], value) for key, value in config.items() if key in read}
+    if isinstance(config, list):
+        return [_only_known(*pair) for pair in zip(read, config, strict=True)]
     return getattr(read, "value", read)
 
 
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("args", "message"),
     [
         ({"upstreams": {}}, "unknown argument 'upstreams'; there are calibrator, limits, scorer"),
         ({"calibrator": {"checkpiont": "embedded"}}, "checkpiont"),
@@ -70,14 +70,14 @@ def _only_known(read: Any, given: Any) -> Any:
         ),
     ],
 )
-def test_mistakes_are_told_before_a_replica_is_started(args: dict[str, Any], told: str) -> None:
-    """Arguments that make no sense are refused where the application is built."""
-    with pytest.raises((StartupError, ValidationError), match=told):
+def test_mistakes_are_told_before_a_replica_is_started(args: dict[str, Any], message: str) -> None:
+    """Arguments that make no sense are refused when the application is built."""
+    with pytest.raises((StartupError, ValidationError), match=message):
         app(args)
 
 
 def test_a_batch_costs_its_padding_too() -> None:
-    """Each row is as long as the longest, as far as a calibrator reads it."""
+    """Each row of a batch costs the longest row's length, up to what a calibrator reads."""
     short, long, endless = (Item("q", "x" * n) for n in (9, 99, 10**6))
     assert padded_characters([short]) == 11
     assert padded_characters([short, long, short]) == 3 * padded_characters([long])
@@ -86,7 +86,7 @@ def test_a_batch_costs_its_padding_too() -> None:
 
 @dataclass
 class DirectQueue:
-    """Stands for Ray Serve's batches, which exist in a replica only."""
+    """Replaces Ray Serve's batches, which exist only in a replica."""
 
     scorer: Scorer
 
@@ -109,7 +109,7 @@ def replica() -> Replica:
 
 
 @pytest.mark.parametrize(
-    ("scorer", "told"),
+    ("scorer", "message"),
     [
         (BrokenScorer(), "the device is gone"),
         (FakeScorer(0.9), "a score was 0.5 and is 0.9 now"),
@@ -117,17 +117,17 @@ def replica() -> Replica:
     ],
 )
 async def test_a_broken_calibrator_is_not_healthy(
-    replica: Replica, monkeypatch: pytest.MonkeyPatch, scorer: Scorer, told: str
+    replica: Replica, monkeypatch: pytest.MonkeyPatch, scorer: Scorer, message: str
 ) -> None:
-    """A calibrator that fails, or gives its first text another score, makes the check fail."""
+    """The check fails if a calibrator raises, or gives its first text another score."""
     monkeypatch.setattr(replica, "_queue", DirectQueue(scorer))
-    with pytest.raises(CalibratorError, match=told):
+    with pytest.raises(CalibratorError, match=message):
         await replica.check_health()
 
 
 async def test_a_calibrator_that_says_the_same_is_healthy(
     replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Batches move a score a little; that is no fault."""
+    """A score that batches move a little is no fault."""
     monkeypatch.setattr(replica, "_queue", DirectQueue(FakeScorer(0.502)))
     await replica.check_health()

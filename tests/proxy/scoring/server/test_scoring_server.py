@@ -26,7 +26,7 @@ PIXEL = base64.b64encode(b"\x89PNG picture").decode()
 
 
 class PickyScorer(WordScorer):
-    """As its parent; some answers have no score."""
+    """A WordScorer that gives some answers no score."""
 
     def score_batch(self, items: Sequence[Item]) -> list[Score]:
         for item in items:
@@ -64,7 +64,7 @@ def ask(server: ServedApp, *answers: str, **fields: Any) -> httpx.Response:
 
 
 def test_one_score_for_each_item(server: ServedApp) -> None:
-    """Scores come in the order of the items, with the calibrator that gave them."""
+    """Scores come in the order of the items, with the name of the calibrator."""
     assert httpx.get(server.url + SCORER).json() == {
         "calibrator": "words@1",
         "reads_images": False,
@@ -95,7 +95,7 @@ def test_an_item_without_a_score_does_not_take_others_along(server: ServedApp) -
 
 
 def test_a_text_calibrator_is_shown_no_question_without_its_image(server: ServedApp) -> None:
-    """An item with images gets the reason `image` from a calibrator that looks at none."""
+    """An item with images gets the reason `image` from a calibrator that reads none."""
     items = [
         {"question": "what is this?", "answer": "p=0.9", "images": [PIXEL]},
         {"question": "what is this?", "answer": "p=0.3"},
@@ -106,7 +106,7 @@ def test_a_text_calibrator_is_shown_no_question_without_its_image(server: Served
 
 
 @pytest.mark.parametrize(
-    ("body", "status", "said"),
+    ("body", "status", "message"),
     [
         (b"{", 400, "JSON"),
         (b"[]", 400, "object"),
@@ -160,34 +160,36 @@ def test_a_text_calibrator_is_shown_no_question_without_its_image(server: Served
         ({"items": [{"question": "", "answer": ""}] * 300}, 413, "300 items, 256 are allowed"),
     ],
 )
-def test_a_body_that_cannot_be_read(server: ServedApp, body: Any, status: int, said: str) -> None:
-    """A mistake is 400, too much is 413, in OpenAI's envelope with what and where; nothing else."""
+def test_a_body_that_cannot_be_read(
+    server: ServedApp, body: Any, status: int, message: str
+) -> None:
+    """A mistake gets 400 and too large a body 413, in OpenAI's envelope with what and where."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     reply = httpx.post(server.url + SCORE, content=content)
     assert (reply.status_code, error_of(reply)["type"]) == (status, "invalid_request_error")
-    assert said in error_of(reply)["message"]
+    assert message in error_of(reply)["message"]
 
 
 def test_a_full_queue() -> None:
-    """What does not fit is refused as a whole, at once, with the time to come again."""
+    """A request that does not fit into the queue is refused at once, with the time to retry."""
     scorer = SlowScorer()
     with queueing(scorer, timeout_s=10) as server:
-        asked = [begin_to_ask(server, "p=0.1")]
+        requests = [begin_to_ask(server, "p=0.1")]
         until(lambda: scorer.has_begun.is_set())
-        asked.append(begin_to_ask(server, "p=0.2", "p=0.3"))
+        requests.append(begin_to_ask(server, "p=0.2", "p=0.3"))
         refused = ask(server, "p=0.4")
         scorer.proceed.set()
-        found = [answer_on(connection) for connection in asked]
+        found = [answer_on(connection) for connection in requests]
     assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
     assert error_of(refused)["code"] == "rate_limit_exceeded"
     assert [each["score"] for answer in found for each in answer["scores"]] == [0.1, 0.2, 0.3]
 
 
 def begin_to_ask(server: ServedApp, *answers: str) -> HTTPConnection:
-    """Send a request without waiting for its answer; return once the server has received it."""
+    """Send a request; return once the server has received it, without waiting for its answer."""
     connection = HTTPConnection(server.url.removeprefix("http://"), timeout=10)
     connection.request("POST", SCORE, items_body([Item("why?", answer) for answer in answers]))
-    for _ in range(2):  # what is answered came later
+    for _ in range(2):  # what is answered now came later
         httpx.get(f"{server.url}/livez")
     return connection
 
@@ -198,7 +200,7 @@ def answer_on(connection: HTTPConnection) -> Any:
 
 
 def test_what_takes_too_long() -> None:
-    """An item that has no score when time is up says so."""
+    """An item without a score at the deadline says so."""
     scorer = SlowScorer()
     with queueing(scorer, timeout_s=0.05) as server:
         found = scores_in(ask(server, "a"))
@@ -207,7 +209,7 @@ def test_what_takes_too_long() -> None:
 
 
 def test_while_the_calibrator_loads() -> None:
-    """Until there is a calibrator the answer is 503; the server is alive, but not ready."""
+    """Until there is a calibrator the answer is 503: the server is alive, but not ready."""
 
     def load() -> WordScorer:
         raise CalibratorError("no weights")
@@ -220,7 +222,7 @@ def test_while_the_calibrator_loads() -> None:
 
 
 def test_only_with_its_token() -> None:
-    """With a token nobody is answered without it, but for the probes."""
+    """A server with a token answers requests without it only for the probes."""
     with live_scoring_server(WordScorer(), scorer={"token": "sesame"}) as server:
         for key in (None, "Bearer", "Bearer sesam", "sesame!"):
             reply = httpx.get(server.url + SCORER, headers={"authorization": key} if key else {})
@@ -230,7 +232,7 @@ def test_only_with_its_token() -> None:
 
 
 def test_without_a_token_only_this_machine_is_answered(server: ServedApp) -> None:
-    """A page in a browser that calls loopback by another name is refused."""
+    """A request that calls loopback by another name, as a page in a browser could, is refused."""
     reply = httpx.get(server.url + SCORER, headers={"host": "evil.example"})
     assert (reply.status_code, error_of(reply)["code"]) == (403, "host_not_allowed")
 
@@ -239,13 +241,13 @@ def test_without_a_token_only_this_machine_is_answered(server: ServedApp) -> Non
     ("method", "path"), [("GET", SCORE), ("POST", SCORER), ("GET", "/"), ("POST", "/v1/responses")]
 )
 def test_there_is_nothing_else(server: ServedApp, method: str, path: str) -> None:
-    """A scoring server is no proxy: any other path or method is 404."""
+    """A scoring server answers any other path or method with 404."""
     reply = httpx.request(method, server.url + path)
     assert (reply.status_code, error_of(reply)["code"]) == (404, "unknown_url")
 
 
 def test_items_survive_the_way() -> None:
-    """What one end writes, the other reads: all of an item, and messages only once."""
+    """Every field of an item survives writing and reading, and messages are sent once."""
     before = [{"role": "user", "content": "said once"}]
     items = [
         Item("q ü \U0001f600", "a\0\n"),
@@ -260,7 +262,7 @@ def test_items_survive_the_way() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "host", "status", "said"),
+    ("text", "host", "status", "message"),
     [
         ("", "0.0.0.0", ExitStatus.UNSAFE, "scorer.token"),
         ("calibrator: {checkpoint: none}", HERE, ExitStatus.UNUSABLE_INPUT, "nothing to score"),
@@ -285,11 +287,11 @@ def test_items_survive_the_way() -> None:
     ],
 )
 def test_mistakes_at_the_start(
-    tmp_path: Path, text: str, host: str, status: ExitStatus, said: str
+    tmp_path: Path, text: str, host: str, status: ExitStatus, message: str
 ) -> None:
     """A scoring server that cannot work, or would be open to everybody, does not start."""
     path = tmp_path / "proxy.yaml"
     path.write_text(text)
-    with pytest.raises(StartupError, match=said) as caught:
+    with pytest.raises(StartupError, match=message) as caught:
         serve_scorer(path, host, 0, print)
     assert caught.value.status is status
