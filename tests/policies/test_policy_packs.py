@@ -99,7 +99,7 @@ def test_helpdesk(given_facts: Facts, rule: str, name: str) -> None:
 
 
 def test_helpdesk_tells_tools_from_text() -> None:
-    """`helpdesk` answers a held call with an error, and unsupported text with hold or a question."""
+    """`helpdesk` answers a held call with an error, and unsupported text in another way."""
     policy = load_policy("helpdesk")
     assert decide(policy, facts(0.1, "send_email")).action == Hold("oncall", "error", 1800.0)
     assert decide(policy, supported(0.1)).action == Hold()

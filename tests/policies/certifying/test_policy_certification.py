@@ -106,7 +106,7 @@ def test_faultless_labels_prove_five_percent_at_any_scale(confidence: float, lea
 
 @given(st.floats(1e-9, 1 - 1e-9))
 def test_starting_points_share_delta(max_error: float) -> None:
-    """Starting points are thresholds of the grid, and their positive shares of delta add up to 1."""
+    """Starting points are on the grid of thresholds, and their shares of delta add up to 1."""
     shares = starting_shares(max_error)
     assert set(shares) <= set(GRID)
     assert min(shares.values()) > 0
