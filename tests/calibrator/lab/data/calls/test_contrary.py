@@ -8,14 +8,14 @@ import pytest
 
 from calibrator import ToolUse
 from calibrator.lab.data.calls.contraries import commands
-from tests.calibrator.readers.calls.conversations import made, said, tool, traits
+from tests.calibrator.readers.calls.conversations import call_message, earlier_call, tool, traits
 
 
 def calling(request: str, name: str, arguments: dict[str, Any], before: Any = ()) -> Any:
     """Return the traits of a call after one request."""
     takes = dict.fromkeys(arguments, "string")
     messages = [{"role": "user", "content": request}, *before]
-    return traits(ToolUse(messages, [tool(name, takes)], said(name, arguments)))
+    return traits(ToolUse(messages, [tool(name, takes)], call_message(name, arguments)))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_measure_has_its_unit(request_: str, argument: str, right: int, wrong:
 
 def test_values_under_each_others_names_are_seen() -> None:
     """A value that stood under another argument's name before is crossed."""
-    before = made("list_casts", {}, '[{"mould": "swan", "glaze": "ash"}]')
+    before = earlier_call("list_casts", {}, '[{"mould": "swan", "glaze": "ash"}]')
     right, wrong = {"mould": "swan", "glaze": "ash"}, {"mould": "ash", "glaze": "swan"}
     assert calling("Cast the ash swan.", "cast", right, before)["crossed"] == 0
     assert calling("Cast the ash swan.", "cast", wrong, before)["crossed"] == 1

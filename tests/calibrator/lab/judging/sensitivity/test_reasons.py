@@ -27,7 +27,7 @@ from calibrator.rows.rows import Row, parse_row
 from calibrator.scorer import Item, Scorer, ToolUse
 from pinocchio.commands import cli
 from tests.builders.labelled_rows import write
-from tests.calibrator.readers.calls.conversations import RIGHT, made, renting
+from tests.calibrator.readers.calls.conversations import RIGHT, earlier_call, renting
 
 GASES = "Which gas do plants take up?\nA. nitrogen\nB. helium\nC. carbon dioxide\nD. argon"
 BELIEVED = ("the tool was not offered", "a date is not in the calendar")  # told beside others alone
@@ -58,7 +58,7 @@ def _reasoned(used: ToolUse, words: str) -> str:
         (renting(RIGHT | {"day": "2031-02-30"}), "a date is not in the calendar"),
         (
             renting(
-                before=made(
+                before=earlier_call(
                     "rent_boat",
                     RIGHT,
                     "Rented the Pike, B-29.",
