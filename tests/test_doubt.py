@@ -68,9 +68,7 @@ def test_name_arguments_and_confidence_count(refunds: Path) -> None:
 
 
 def test_without_a_number_a_call_is_unsure_where_the_policy_asks_for_one(refunds: Path) -> None:
-    """Without a confidence, a rule on confidence makes a call unsure and other rules decide as
-    always; a call without a name is unsure.
-    """
+    """Without a confidence or a name a call is unsure; rules on other facts decide as always."""
     is_unsure = doubt(None, refunds)
     assert is_unsure("refund", {"amount": 50}, None)
     assert not is_unsure("refund", {"amount": 5}, None)
@@ -94,7 +92,7 @@ def test_what_cannot_be_decided_here_is_refused(
 
 
 @pytest.mark.parametrize(
-    "given",
+    "arguments",
     [(None, None), (0.9, "agent-tools"), (None, "agent-tools", True), (None, None, "schema")],
 )
 def test_a_policy_stands_alone(arguments: Any) -> None:
@@ -122,9 +120,7 @@ MARKED = (("not_in_conversation", "to"),)
 def test_a_marked_call_is_for_a_person(
     marked: Any, confidence: float | None, marks: Any, expected: bool
 ) -> None:
-    """A marked call is unsure, as is one with unknown marks; marks that right calls often have
-    count only if they are named.
-    """
+    """A marked call is unsure, as is one with unknown marks; common marks count by name only."""
     is_unsure = doubt(0.3, None, marked)
     assert is_unsure("send_email", {"to": "a@b.c"}, confidence, marks, "low") is expected
 
@@ -183,9 +179,7 @@ def judged(judge: Judge, body: bytes, kind: str = "application/json") -> SeenCal
 
 
 def test_a_judge_scores_what_has_no_number() -> None:
-    """A judge scores a reply without a confidence once, with its conversation and tools, whole or
-    streamed.
-    """
+    """A judge scores a reply without a confidence once, with its conversation and tools."""
     whole: Json = {"choices": [{"message": {"tool_calls": [CHAT_CALL]}}]}
     pieces: list[Json] = [
         {"model": "m", "choices": [{"delta": {"tool_calls": [{"index": 0, **CHAT_CALL}]}}]},
