@@ -44,7 +44,7 @@ def events(parts: list[Json]) -> bytes:
     )
 
 
-def heard(body: bytes, kind: str = "application/json", *, is_kept: bool = False) -> SeenCalls:
+def calls_seen(body: bytes, kind: str = "application/json", *, is_kept: bool = False) -> SeenCalls:
     """Return the calls seen once a client has read a reply.
 
     The reply arrives in two pieces, or whole if `is_kept`.
@@ -66,7 +66,7 @@ def heard(body: bytes, kind: str = "application/json", *, is_kept: bool = False)
 @pytest.mark.parametrize("format", WHOLE)
 def test_a_call_has_the_confidence_of_its_reply(format: str, is_kept: bool) -> None:
     """In each format a call gets the confidence of its reply; other ids get none."""
-    seen = heard(json.dumps(WHOLE[format]).encode(), is_kept=is_kept)
+    seen = calls_seen(json.dumps(WHOLE[format]).encode(), is_kept=is_kept)
     assert seen.confidence("call_1") == 0.25
     assert [seen.confidence(other) for other in ("fc_1", "msg_1", "call_2")] == [None] * 3
 
@@ -74,7 +74,7 @@ def test_a_call_has_the_confidence_of_its_reply(format: str, is_kept: bool) -> N
 @pytest.mark.parametrize("format", STREAMED)
 def test_so_has_a_streamed_one(format: str) -> None:
     """A streamed call gets the confidence that comes in another event."""
-    assert heard(events(STREAMED[format]), "text/event-stream").confidence("call_1") == 0.25
+    assert calls_seen(events(STREAMED[format]), "text/event-stream").confidence("call_1") == 0.25
 
 
 def test_a_client_may_stop_before_the_end_of_a_stream() -> None:
@@ -118,7 +118,7 @@ def test_a_client_may_stop_before_the_end_of_a_stream() -> None:
 )
 def test_without_a_number_a_call_is_unsure(body: bytes) -> None:
     """A call without the proxy's number is unsure; a number that a model writes does not count."""
-    seen = heard(body)
+    seen = calls_seen(body)
     assert seen.confidence("call_1") is None
     assert seen.is_unsure("call_1", 0.0)
 

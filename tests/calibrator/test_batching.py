@@ -55,7 +55,7 @@ class ApartScorer(LengthScorer):
             raise ValueError("a bad item")
         return [score_of(item) for item in items]
 
-    def told(self, ticket: Ticket) -> None:
+    def record(self, ticket: Ticket) -> None:
         self.log.append(f"told {ticket.item.answer}{' failed' if ticket.error else ''}")
 
 
@@ -249,10 +249,10 @@ def test_scores_are_told_while_the_next_batch_computes() -> None:
     """Callbacks of a batch run while the next one computes; those of the last run at once."""
     scorer = ApartScorer()
     with batcher(scorer, batch_characters=1) as made:
-        tickets = made.submit(items("a", "b", "c"), scorer.told)
+        tickets = made.submit(items("a", "b", "c"), scorer.record)
         scorer.gate.set()
         assert results(tickets) == [score_of(ticket.item) for ticket in tickets]
-        (last,) = made.submit(items("d"), scorer.told)
+        (last,) = made.submit(items("d"), scorer.record)
         last.result(TIMEOUT_S)
     assert scorer.log == [
         *("read a", "compute a"),
@@ -267,7 +267,7 @@ def test_a_batch_that_fails_holds_no_scores_back(bad: str) -> None:
     """Callbacks of earlier batches run once if the next batch fails, early or late."""
     scorer = ApartScorer()
     with batcher(scorer, batch_characters=1) as made:
-        good, failing, other = made.submit(items("a", bad, "b"), scorer.told)
+        good, failing, other = made.submit(items("a", bad, "b"), scorer.record)
         scorer.gate.set()
         assert results([good, other]) == [score_of(good.item), score_of(other.item)]
         with pytest.raises(ValueError, match="a bad item"):
@@ -280,7 +280,7 @@ def test_close_tells_what_was_computed() -> None:
     """Closing runs the callbacks of a batch whose scores were held back."""
     scorer = ApartScorer()
     made = Batcher(scorer, batch_characters=1)
-    first, second = made.submit(items("a", "b"), scorer.told)
+    first, second = made.submit(items("a", "b"), scorer.record)
     assert scorer.has_started.wait(TIMEOUT_S)
     closing = threading.Thread(target=made.close)
     closing.start()

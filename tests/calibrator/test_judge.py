@@ -228,19 +228,19 @@ def test_what_cannot_be_judged_is_a_value_error(arguments: dict[str, Any], messa
         judge.score_batch([arguments])
 
 
-def asked_with(url: str) -> list[dict[str, Any]]:
+def messages_with(url: str) -> list[dict[str, Any]]:
     parts = [{"type": "text", "text": "What?"}, {"type": "image_url", "image_url": {"url": url}}]
     return [{"role": "user", "content": parts}]
 
 
-SEEN = asked_with(data_url(PNG))
+SEEN = messages_with(data_url(PNG))
 
 
 def test_images_are_not_scored() -> None:
     """A text calibrator refuses images with the reason (B01)."""
     judge, item = Pinocchio("fake:0.73"), Item("What?", "a", images=(PNG,))
     for score in (
-        lambda: judge.score("a", messages=asked_with("data:")),
+        lambda: judge.score("a", messages=messages_with("data:")),
         lambda: judge.scores("a", messages=SEEN),
         lambda: judge.score_batch([item]),
         lambda: judge.score_image("a red square", PNG),
@@ -298,7 +298,7 @@ def test_nothing_is_fetched(
 ) -> None:
     """An image behind a URL, or one that is no image, is refused and not fetched."""
     with pytest.raises(NotScorableError) as caught:
-        sighted[0].score("a", messages=asked_with(url))
+        sighted[0].score("a", messages=messages_with(url))
     assert caught.value.reason == reason
 
 

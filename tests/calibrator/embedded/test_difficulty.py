@@ -24,7 +24,7 @@ def meaning() -> NDArray[np.float32]:
     return (halves + 0.4 * rng.normal(size=(PIECES, 96))).astype(np.float32)
 
 
-def asked(half: int, first: int, count: int = 8) -> Ids:
+def question_pieces(half: int, first: int, count: int = 8) -> Ids:
     """Return the ids of a question of `count` pieces of one half, from `first` on."""
     return (half * PIECES // 2 + first + np.arange(count)).astype(np.int32)
 
@@ -34,7 +34,7 @@ def questions(count: int) -> tuple[list[Ids], NDArray[np.int64], NDArray[np.floa
     rng = np.random.default_rng(2)
     rows, numbers, targets = [], [], []
     for n in range(count):
-        pieces = asked(n % 2, int(rng.integers(0, UNHELD - 8)))
+        pieces = question_pieces(n % 2, int(rng.integers(0, UNHELD - 8)))
         for _ in range(3):
             rows.append(pieces)
             numbers.append(n)
@@ -51,7 +51,7 @@ def fitted(data: tuple[Any, Any, Any]) -> tuple[Difficulty, NDArray[np.float32]]
 def test_a_question_is_as_hard_as_those_like_it(first: int) -> None:
     """A question is as hard as those of its meaning, even if training had none of its pieces."""
     difficulty, _ = fitted(questions(200))
-    hard, easy = sigmoid(difficulty.odds_of([asked(0, first), asked(1, first)]))
+    hard, easy = sigmoid(difficulty.odds_of([question_pieces(0, first), question_pieces(1, first)]))
     assert hard == pytest.approx(0.2, abs=0.1)
     assert easy == pytest.approx(0.8, abs=0.1)
 
@@ -62,7 +62,7 @@ def test_far_from_all_questions_it_is_the_base_rate() -> None:
     only_hard = numbers % 2 == 0
     hard = [r for r, is_hard in zip(rows, only_hard, strict=True) if is_hard]
     difficulty, _ = fitted((hard, numbers[only_hard], targets[only_hard]))
-    none, other = sigmoid(difficulty.odds_of([np.zeros(0, np.int32), asked(1, UNHELD)]))
+    none, other = sigmoid(difficulty.odds_of([np.zeros(0, np.int32), question_pieces(1, UNHELD)]))
     assert none == pytest.approx(difficulty.base, abs=0.02)
     assert other == pytest.approx(difficulty.base, abs=0.02)
 
@@ -97,8 +97,8 @@ def test_what_is_remembered_of_questions_is_bounded(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("calibrator.features.difficulty.MOST_REMEMBERED", 3)
     monkeypatch.setattr("calibrator.features.difficulty.LONGEST_REMEMBERED", 32)
     difficulty, _ = fitted(questions(20))
-    others = [asked(half, first) for first in range(4) for half in (0, 1)]
-    long = asked(0, 0, count=9)
+    others = [question_pieces(half, first) for first in range(4) for half in (0, 1)]
+    long = question_pieces(0, 0, count=9)
     alone = difficulty.odds_near(difficulty.meanings([*others, long])).tolist()
     for _ in range(2):
         assert difficulty.odds_of([*others, long]) == pytest.approx(alone)
@@ -138,8 +138,8 @@ def test_a_question_without_weight_says_nothing() -> None:
     state, _ = fit_difficulty(*questions(20), meaning())
     name = f"{PREFIX}weight"
     difficulty = Difficulty.from_state(state | {name: np.zeros_like(state[name])})
-    assert sigmoid(difficulty.odds_of([asked(0, 3)]))[0] == pytest.approx(difficulty.base)
+    assert sigmoid(difficulty.odds_of([question_pieces(0, 3)]))[0] == pytest.approx(difficulty.base)
     assert (
-        Difficulty.from_state(state).odds_of([asked(0, 3)])[0]
-        != difficulty.odds_of([asked(0, 3)])[0]
+        Difficulty.from_state(state).odds_of([question_pieces(0, 3)])[0]
+        != difficulty.odds_of([question_pieces(0, 3)])[0]
     )

@@ -43,7 +43,7 @@ def written(folder: Path, *lines: object) -> Path:
     return path
 
 
-def asked(question: str, answer: str, *before: str) -> Item:
+def chat_item(question: str, answer: str, *before: str) -> Item:
     """Return an item of a chat, with earlier questions of the user."""
     messages = [{"role": "user", "content": text} for text in (*before, question)]
     return Item(question, answer, messages=messages)
@@ -121,12 +121,12 @@ def test_a_question_finds_its_fact(
     company: FactFile, question: str, answer: str, name: str
 ) -> None:
     """A question finds its fact by name, rare word, words of the text, or a name in the reply."""
-    assert names(company.about_item(asked(question, answer)))[0].startswith(name)
+    assert names(company.about_item(chat_item(question, answer)))[0].startswith(name)
 
 
 def test_a_question_that_goes_on_is_read_with_the_one_before(company: FactFile) -> None:
     """A question like "And in white?" is read with the one before."""
-    item = asked("And in white?", "Yes, white too.", "How much is the Aria desk lamp?")
+    item = chat_item("And in white?", "Yes, white too.", "How much is the Aria desk lamp?")
     assert names(company.about_item(item)) == ["Aria desk lamp"]
 
 
@@ -144,7 +144,7 @@ def test_a_question_that_goes_on_is_read_with_the_one_before(company: FactFile) 
 )
 def test_other_questions_find_nothing(company: FactFile, question: str, answer: str) -> None:
     """Shared common words, numbers and one word of many find nothing."""
-    assert company.about_item(asked(question, answer)) == ()
+    assert company.about_item(chat_item(question, answer)) == ()
 
 
 def test_a_name_that_is_also_a_common_word_needs_more(tmp_path: Path) -> None:
@@ -205,8 +205,8 @@ def scored(scorer: Scorer, company: FactFile, item: Item) -> Score:
 def test_a_reply_that_the_facts_contradict_is_less_sure(company: FactFile, scorer: Scorer) -> None:
     """A reply that contradicts the facts is less sure, with the facts as its basis and reason."""
     question = "How much is the Borea floor lamp?"
-    right = scored(scorer, company, asked(question, "The Borea floor lamp costs 189 euros."))
-    wrong = scored(scorer, company, asked(question, "The Borea floor lamp costs 129 euros."))
+    right = scored(scorer, company, chat_item(question, "The Borea floor lamp costs 189 euros."))
+    wrong = scored(scorer, company, chat_item(question, "The Borea floor lamp costs 129 euros."))
     assert right.basis == wrong.basis == (FACTS,)
     assert right.confidence > 0.5 > wrong.confidence
     assert right.unsupported == ()
@@ -219,7 +219,7 @@ def test_facts_stand_beside_the_context_of_the_conversation(
 ) -> None:
     """Facts count beside the conversation's context, and the basis has both."""
     rules = "Summer sale: until 31 August every floor lamp is sold with a free bulb and a carrier."
-    item = asked("How much is the Borea floor lamp?", "It costs 189 euros, with a free bulb.")
+    item = chat_item("How much is the Borea floor lamp?", "It costs 189 euros, with a free bulb.")
     item.messages = [{"role": "system", "content": rules}, *item.messages]
     assert scored(scorer, company, item).basis == (CONTEXT, FACTS)
 
@@ -230,8 +230,8 @@ def test_without_a_fact_that_fits_nothing_changes(company: FactFile, scorer: Sco
         ("Who painted the Night Watch?", "Rembrandt painted it."),
         ("How do bees find their way?", "They go by the sun and by landmarks."),
     ):
-        [plain] = scorer.score_batch([asked(question, answer)])
-        assert scored(scorer, company, asked(question, answer)) == plain
+        [plain] = scorer.score_batch([chat_item(question, answer)])
+        assert scored(scorer, company, chat_item(question, answer)) == plain
         assert plain.basis == (LIKENESS,)
 
 
@@ -240,4 +240,4 @@ def test_the_facade_takes_a_file(scorer: Scorer, company: FactFile) -> None:
     question, answer = "How much is the Borea floor lamp?", "The Borea floor lamp costs 129 euros."
     judge = Pinocchio(facts=COMPANY)
     found = judge.score(answer, messages=[{"role": "user", "content": question}])
-    assert found == scored(scorer, company, asked(question, answer)).confidence
+    assert found == scored(scorer, company, chat_item(question, answer)).confidence
