@@ -1,4 +1,4 @@
-"""What end-to-end tests share: one faulty upstream, and proxies in front of it."""
+"""Fixtures that all tests share: faulty upstreams, proxies, a browser, databases."""
 
 from __future__ import annotations
 
@@ -34,14 +34,15 @@ if TYPE_CHECKING:
 
     from tests.running.browser import Visit
 
-# under nohup, in the background of a script and in some containers the process that runs the tests
-# ignores SIGINT, and what it starts would too
+# Under nohup, in the background of a script and in some containers the process that runs the tests
+# ignores SIGINT, and its children would ignore it too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 StartProxy = Callable[..., LiveProxy]
 
-# a busy machine is no failure; nightly, more is tried: `--hypothesis-profile thorough`
+# A test that takes long on a busy machine is no failure. `--hypothesis-profile thorough` tries more
+# examples.
 hypothesis.settings.register_profile("suite", deadline=None, max_examples=30)
 hypothesis.settings.register_profile("thorough", deadline=None, max_examples=300)
 hypothesis.settings.load_profile("suite")
@@ -64,7 +65,7 @@ LONGEST = (
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collect no garbage during collection, and exempt what stays: walking it takes a second."""
+    """Collect no garbage during collection, and exempt what is left: walking it takes 1 s."""
     gc.disable()
     try:
         return (yield)
@@ -88,7 +89,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def shared_certificates() -> Iterator[None]:
-    """Clients share what they trust: reading it takes each of them 30 ms of CPU."""
+    """Give all HTTP clients one set of trusted certificates: reading it takes 30 ms of CPU each
+    time.
+    """
     import httpx._transports.default as transports
 
     @lru_cache
@@ -108,7 +111,7 @@ def shared_certificates() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def shared_commands() -> Iterator[None]:
-    """Commands are made once of their functions: it takes 15 ms of CPU, for each that is run."""
+    """Build each typer command once, not at each run: building it takes 15 ms of CPU."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(typer.testing, "_get_command", lru_cache(typer.testing._get_command))
         yield
@@ -123,14 +126,14 @@ def shared_checkpoint() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def shared_statements() -> Iterator[None]:
-    """Databases share what is compiled for them, half of what it takes a proxy to begin."""
+    """Share compiled SQL statements among databases: compiling takes half of a proxy's start."""
     with compiled_once():
         yield
 
 
 @pytest.fixture(scope="session", autouse=True)
 def direct_loopback() -> Iterator[None]:
-    """Clients reach this machine directly, also where a forward proxy is configured."""
+    """Connect to this machine directly, even if a forward proxy is configured."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("NO_PROXY", "no_proxy"):
             patch.setenv(name, ",".join(filter(None, [os.environ.get(name), "127.0.0.1"])))
@@ -139,7 +142,7 @@ def direct_loopback() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def kept_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Scores that commands keep are those of this run alone, not the user's."""
+    """Keep the scores that commands store in a folder of this run, not in the user's."""
     folder = tmp_path_factory.mktemp("kept")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PINOCCHIO_CACHE", str(folder))
@@ -148,13 +151,13 @@ def kept_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def kept_scores_apart(kept_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And of this test alone."""
+    """Keep each test's stored scores in a folder of its own."""
     monkeypatch.setenv("PINOCCHIO_CACHE", str(kept_folder / uuid.uuid4().hex))
 
 
 @pytest.fixture(scope="session")
 def tiny_bases(tmp_path_factory: pytest.TempPathFactory) -> OfFamily:
-    """Folders of tiny random base models, each made once."""
+    """Return a function that gives the folder of a tiny random base model, made once per family."""
     made: dict[str, Path] = {}
 
     def base(family: Family) -> Path:
@@ -167,7 +170,10 @@ def tiny_bases(tmp_path_factory: pytest.TempPathFactory) -> OfFamily:
 
 @pytest.fixture(scope="session")
 def tiny_checkpoint(tiny_bases: OfFamily, tmp_path_factory: pytest.TempPathFactory) -> OfFamily:
-    """Checkpoints with a random adapter for each base; tests that change one copy it."""
+    """Return a function that gives a checkpoint with a random adapter, made once per family.
+
+    Tests that change a checkpoint copy it first.
+    """
     made: dict[str, Path] = {}
 
     def checkpoint(family: Family) -> Path:
@@ -223,7 +229,7 @@ def running_messages() -> Iterator[MessagesUpstream]:
         yield upstream
 
 
-@pytest.fixture(scope="module")  # its event loop would be in the way of asynchronous tests
+@pytest.fixture(scope="module")  # session scope: its event loop would disturb asynchronous tests
 def browser() -> Iterator[Browser]:
     """Yield a real Chromium."""
     from tests.running.browser import chromium
@@ -252,7 +258,7 @@ def responses_upstream(running_responses: ResponsesUpstream) -> ResponsesUpstrea
 def start_responses(
     running_responses: ResponsesUpstream, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[StartProxy]:
-    """As `start_proxy`, in front of the upstream for responses."""
+    """Yield a function like `start_proxy`'s, for proxies in front of the upstream for responses."""
     yield from _starting(running_responses.base_url, tmp_path_factory)
 
 
@@ -274,7 +280,7 @@ def postgres_url(postgres: PostgresServer) -> Iterator[str]:
     """Yield the URL of an empty PostgreSQL database."""
     url = postgres.new_database()
     yield url
-    if postgres.is_in_memory:  # on a disk it would take longer than it is worth
+    if postgres.is_in_memory:  # dropping a database on a disk takes longer than it is worth
         postgres.drop(url)
 
 
@@ -291,7 +297,7 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def server(
     running_upstream: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ProxyProcess]:
-    """`pinocchio serve` in a process of its own, with a key for its upstream."""
+    """Start `pinocchio serve` in a process of its own, with a key for its upstream."""
     folder = tmp_path_factory.mktemp("server")
     config = f"""
 upstreams:

@@ -1,4 +1,4 @@
-"""The small distribution for agents, and packages of an application's own that hide ours."""
+"""The small distribution for agents, and an application's packages that hide ours."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_it_is_small_and_has_one_top_level_package(wheel: Path) -> None:
-    """A tenth of a megabyte at most, and nothing beside `pinocchio`."""
+    """The wheel has less than 100 kB and one top-level package, `pinocchio`."""
     assert wheel.stat().st_size < 100_000
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
@@ -47,7 +47,7 @@ def test_it_is_small_and_has_one_top_level_package(wheel: Path) -> None:
 
 
 def test_an_agent_keeps_packages_of_its_own(wheel: Path, tmp_path: Path) -> None:
-    """`policies`, `calibrator` and `proxy` of the agent's are used, and the error names them."""
+    """An agent may have packages `policies`, `calibrator` and `proxy`; the error names them."""
     site, agent = tmp_path / "site", tmp_path / "agent"
     zipfile.ZipFile(wheel).extractall(site)
     for name in ("policies", "calibrator", "proxy"):
@@ -63,7 +63,7 @@ def test_an_agent_keeps_packages_of_its_own(wheel: Path, tmp_path: Path) -> None
 
 
 def test_what_the_whole_project_is_needed_for_says_so(wheel: Path, tmp_path: Path) -> None:
-    """A policy's name and `Pinocchio` need packages that the small distribution lacks."""
+    """What the small distribution lacks is refused with a hint to install the whole project."""
     site = tmp_path / "site"
     zipfile.ZipFile(wheel).extractall(site)
     env = environment() | {"PYTHONPATH": str(site)}
@@ -83,7 +83,7 @@ USES = {
 @pytest.mark.parametrize(("name", "use"), USES.items())
 @pytest.mark.parametrize("shape", ["folder", "package", "module"])
 def test_a_package_of_ones_own_is_named(tmp_path: Path, name: str, use: str, shape: str) -> None:
-    """Instead of an import that fails somewhere inside, the error says which one hides ours."""
+    """The error names the package of the user's that hides ours."""
     if shape == "module":
         (tmp_path / f"{name}.py").write_text("")
     else:
@@ -94,7 +94,7 @@ def test_a_package_of_ones_own_is_named(tmp_path: Path, name: str, use: str, sha
     done = subprocess.run(
         [sys.executable, "app.py"], cwd=tmp_path, env=environment(), capture_output=True, text=True
     )
-    if shape == "folder":  # no package: ours is found behind it
+    if shape == "folder":  # a folder without `__init__.py` is no package: ours is found after it
         assert done.returncode == 0, done.stderr
         return
     assert f"'{name}' in {tmp_path} comes before it: rename yours" in done.stderr

@@ -1,4 +1,4 @@
-"""`pinocchio.doubt`: which calls a person is asked about, by a threshold or as a policy decides."""
+"""`pinocchio.doubt`: which calls a person must approve, by a threshold or by a policy."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def refunds(tmp_path: Path) -> Path:
     ],
 )
 def test_a_policy_decides_as_in_the_proxy(name: str, arguments: Json, confidence: float) -> None:
-    """What the pack would not deliver is for a person; given as text or as values."""
+    """A call is doubted where the pack would not deliver it; arguments may be text or values."""
     call = ToolCall(name, json.dumps(arguments))
     expected = not isinstance(decide(PACK, Facts(confidence, "m", (call,))).applied, Deliver)
     assert BY_PACK(name, arguments, confidence) is expected
@@ -59,7 +59,7 @@ def test_a_policy_decides_as_in_the_proxy(name: str, arguments: Json, confidence
 
 
 def test_name_arguments_and_confidence_count(refunds: Path) -> None:
-    """As the rules of a file say."""
+    """The policy's rules on tool name, arguments and confidence decide."""
     is_unsure = doubt(None, refunds)
     assert is_unsure("refund", {"amount": 50}, 0.7)
     assert not is_unsure("refund", {"amount": 50}, 0.8)
@@ -68,9 +68,7 @@ def test_name_arguments_and_confidence_count(refunds: Path) -> None:
 
 
 def test_without_a_number_a_call_is_unsure_where_the_policy_asks_for_one(refunds: Path) -> None:
-    """Whatever its `on_score_error` says; a rule that needs none decides without, and a call whose
-    name nobody knows is for a person.
-    """
+    """Without a confidence or a name a call is unsure; rules on other facts decide as always."""
     is_unsure = doubt(None, refunds)
     assert is_unsure("refund", {"amount": 50}, None)
     assert not is_unsure("refund", {"amount": 5}, None)
@@ -87,20 +85,20 @@ def test_without_a_number_a_call_is_unsure_where_the_policy_asks_for_one(refunds
 def test_what_cannot_be_decided_here_is_refused(
     refunds: Path, change: tuple[str, str], sentence: str
 ) -> None:
-    """When the predicate is made, not at the first call that slips through."""
+    """A policy that cannot decide here is refused when the predicate is made."""
     refunds.write_text(refunds.read_text().replace(*change))
     with pytest.raises(ValueError, match=sentence):
         doubt(None, refunds)
 
 
 @pytest.mark.parametrize(
-    "given",
+    "arguments",
     [(None, None), (0.9, "agent-tools"), (None, "agent-tools", True), (None, None, "schema")],
 )
-def test_a_policy_stands_alone(given: Any) -> None:
-    """A threshold and marks go together, a policy with neither; marks are a list of names."""
+def test_a_policy_stands_alone(arguments: Any) -> None:
+    """A policy excludes a threshold and marks; marks need a threshold and are a list of names."""
     with pytest.raises(ValueError, match="marked=True"):
-        doubt(*given)
+        doubt(*arguments)
 
 
 MARKED = (("not_in_conversation", "to"),)
@@ -122,21 +120,19 @@ MARKED = (("not_in_conversation", "to"),)
 def test_a_marked_call_is_for_a_person(
     marked: Any, confidence: float | None, marks: Any, expected: bool
 ) -> None:
-    """So is one of which nobody knows the marks; marks that right calls have as often count only
-    where they are named.
-    """
+    """A marked call is unsure, as is one with unknown marks; common marks count by name only."""
     is_unsure = doubt(0.3, None, marked)
     assert is_unsure("send_email", {"to": "a@b.c"}, confidence, marks, "low") is expected
 
 
 @pytest.mark.parametrize(("marks", "expected"), [((), False), (MARKED, True), (None, True)])
 def test_a_pack_decides_on_marks(marks: Any, expected: bool) -> None:
-    """As in the proxy, on the marks that came with the reply."""
+    """A policy decides on the marks that came with the reply."""
     assert doubt(None, "doubtful-calls")("send_email", {}, 0.9, marks, "low") is expected
 
 
 def test_a_threshold_needs_the_standard_library_alone() -> None:
-    """Which `pip install --no-deps` is enough for."""
+    """A threshold works with the standard library alone, as after `pip install --no-deps`."""
     code = (
         "import sys, pinocchio.langchain, pinocchio.openai_agents, pinocchio.pydantic_ai as p\n"
         "p.unsure(below=0.9, seen=p.SeenCalls())\n"
@@ -151,11 +147,11 @@ def test_a_threshold_needs_the_standard_library_alone() -> None:
     }
 
 
-# What is scored in this process
+# Calls that a judge in this process scores
 
 
 class Judge:
-    """Says 0.75, and remembers what it was asked."""
+    """A judge that says 0.75 and records its arguments."""
 
     def __init__(self) -> None:
         self.asked: list[Any] = []
@@ -183,7 +179,7 @@ def judged(judge: Judge, body: bytes, kind: str = "application/json") -> SeenCal
 
 
 def test_a_judge_scores_what_has_no_number() -> None:
-    """With the conversation and the tools, whole or from its events; once for a reply."""
+    """A judge scores a reply without a confidence once, with its conversation and tools."""
     whole: Json = {"choices": [{"message": {"tool_calls": [CHAT_CALL]}}]}
     pieces: list[Json] = [
         {"model": "m", "choices": [{"delta": {"tool_calls": [{"index": 0, **CHAT_CALL}]}}]},
@@ -203,13 +199,13 @@ def test_a_judge_scores_what_has_no_number() -> None:
 
 
 def test_a_judge_is_not_asked_where_there_is_a_number() -> None:
-    """The proxy's counts."""
+    """A reply with the proxy's confidence is not given to the judge."""
     judge = Judge()
     seen = judged(judge, events(STREAMED["chat"]), "text/event-stream")
     assert (seen.confidence("call_1"), judge.asked) == (0.25, [])
 
 
 def test_a_judge_that_fails_leaves_the_call_unsure() -> None:
-    """Whatever it raises, the client reads its reply."""
+    """If the judge raises an error, the call is unsure and the client still reads its reply."""
     item = {"output": [{"type": "function_call", "call_id": "call_1", "name": "f"}]}
     assert judged(Judge(), json.dumps(item).encode()).confidence("call_1") is None

@@ -1,4 +1,4 @@
-"""The example agents, with gated tools against the demo upstream: killed, restarted, released once.
+"""The example agents with gated tools, killed and restarted, in front of the demo upstream.
 
 `agent.py` runs with the suite's openai client, `agents_sdk.py` with the OpenAI Agents SDK of
 `.venv-clients` (`scripts/setup_clients`).
@@ -57,7 +57,7 @@ def started(folder: Path, port: int) -> Iterator[ProxyProcess]:
 
 
 class Agent(WarmProcess):
-    """An agent that runs, and what it says."""
+    """A running agent and its output."""
 
     def __init__(self, program: str, folder: Path, question: str, **env: str) -> None:
         self._out, self._err = folder / "said", folder / "errors"
@@ -93,7 +93,7 @@ class Agent(WarmProcess):
 
 @dataclass
 class Setting:
-    """A user of a proxy, by a key of its own, and what the user's agent leaves behind."""
+    """A user of a proxy with an own key, and the files of the user's agent."""
 
     program: str
     folder: Path  # of the agent
@@ -125,14 +125,14 @@ class Setting:
         return id.strip()
 
     def review(self, *arguments: str) -> str:
-        """`pinocchio reviews ARGUMENTS`, as a reviewer types it."""
+        """Run `pinocchio reviews ARGUMENTS` and return its output."""
         config = str(self.proxy_folder / "proxy.yaml")
         done = run_cli("reviews", *arguments, "--config", config)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     def answer(self, agent: Agent) -> str:
-        """Return the last output of an agent that ends by itself."""
+        """Wait for the agent to end and return the rest of its output."""
         out, err = agent.end()
         assert agent.returncode == 0, err
         return out.strip()
@@ -145,7 +145,7 @@ class Setting:
 
 
 def calls_upstream(proxy: ProxyProcess) -> int:
-    """How often the model was asked so far."""
+    """Return how many calls the demo model has had."""
     return len([line for line in proxy.lines() if line.get("upstream") == "demo"])
 
 
@@ -177,14 +177,14 @@ def setting(served: tuple[ProxyProcess, Path], program: str, tmp_path: Path) -> 
 
 
 def test_a_call_that_is_not_gated_runs_at_once(setting: Setting) -> None:
-    """The right call passes: it is done, and the agent ends with its result."""
+    """A call that is not gated runs at once, and the agent ends with its result."""
     with setting.agent(RIGHT) as agent:
         assert setting.answer(agent).startswith("answer: The tool answered: done")
     assert setting.ledger() == [("set_room_temperature", WARM)]
 
 
 def test_a_held_call_runs_once_it_is_released(setting: Setting, proxy: ProxyProcess) -> None:
-    """The wrong call is held, seen by a reviewer with its tool, and runs after the release."""
+    """A held call is shown to a reviewer with its tool and runs after its release."""
     before = calls_upstream(proxy)
     with setting.agent(WRONG) as agent:
         id = setting.held(agent)
@@ -194,23 +194,23 @@ def test_a_held_call_runs_once_it_is_released(setting: Setting, proxy: ProxyProc
         assert [call["name"] for call in facts["calls"]] == ["refund_order"]
         setting.review("approve", id)
         assert setting.answer(agent).startswith("answer: The tool answered: done")
-    assert calls_upstream(proxy) - before == 2  # the call, and what to say to its result
+    assert calls_upstream(proxy) - before == 2  # the call, and the reply to its result
     assert setting.ledger() == [("refund_order", REFUND)]
 
 
 def test_an_agent_asks_again_when_the_proxy_says(setting: Setting) -> None:
-    """Without a pause of its own it waits for `retry_after_s`, and so asks rarely."""
+    """An agent without a pause of its own asks again only after `retry_after_s`."""
     with setting.agent(WRONG, AGENT_ASK_AGAIN_AFTER_S="") as agent:
         id = setting.held(agent)
-        time.sleep(2)  # of the five that it shall wait, less what a busy machine takes to end it
+        time.sleep(2)  # of `retry_after_s`, which is 5 s
     config = str(setting.proxy_folder / "proxy.yaml")
-    shown = run_cli("explain", id, "--config", config).stdout
-    assert "waits for a reviewer" in shown
-    assert "asked again" not in shown
+    explanation = run_cli("explain", id, "--config", config).stdout
+    assert "waits for a reviewer" in explanation
+    assert "asked again" not in explanation
 
 
 def test_a_rejected_call_never_runs(setting: Setting) -> None:
-    """An agent whose call is rejected hears why, tells the model, and goes on without it."""
+    """An agent whose call is rejected prints why and goes on without it."""
     with setting.agent(WRONG) as agent:
         setting.review("reject", setting.held(agent), "--note", "ten times too much")
         out = setting.answer(agent).splitlines()
@@ -222,7 +222,7 @@ def test_a_rejected_call_never_runs(setting: Setting) -> None:
 def test_an_agent_killed_while_it_waits_gets_the_same_call(
     setting: Setting, proxy: ProxyProcess
 ) -> None:
-    """Started again it waits for the same review, and the call that was approved runs once."""
+    """An agent that is killed and restarted waits for the same review, and the call runs once."""
     before = calls_upstream(proxy)
     with setting.agent(WRONG) as agent:
         id = setting.held(agent)
@@ -239,12 +239,12 @@ def test_an_agent_killed_while_it_waits_gets_the_same_call(
 def test_an_agent_that_crashes_with_the_call_in_its_hand_gets_it_again(
     setting: Setting, proxy: ProxyProcess
 ) -> None:
-    """Released, fetched and not yet done: without a memory the agent asks, and reads it again."""
+    """An agent that crashes in its tool asks again and gets the released call again."""
     before = calls_upstream(proxy)
     with setting.agent(WRONG, AGENT_LEDGER="/no/such/folder/ledger.jsonl") as agent:
         setting.review("approve", setting.held(agent))
         _, err = agent.end()
-        assert "FileNotFoundError" in err  # in the middle of its tool
+        assert "FileNotFoundError" in err  # it failed inside its tool
     (setting.folder / "memory.json").unlink()
     with setting.agent(WRONG) as agent:
         setting.answer(agent)
@@ -253,7 +253,7 @@ def test_an_agent_that_crashes_with_the_call_in_its_hand_gets_it_again(
 
 
 def test_a_release_outlives_the_proxy(program: str, tmp_path: Path) -> None:
-    """The proxy ends and begins while the agent waits; the call is approved and runs once."""
+    """A held call runs once although the proxy restarts while the agent waits."""
     setting = Setting(program, tmp_path, tmp_path, free_port())
     with ExitStack() as running:
         with started(tmp_path, setting.port):
@@ -262,12 +262,12 @@ def test_a_release_outlives_the_proxy(program: str, tmp_path: Path) -> None:
         setting.review("approve", id)
         with started(tmp_path, setting.port) as proxy:
             setting.answer(agent)
-            assert calls_upstream(proxy) == 1  # what to say to the result
+            assert calls_upstream(proxy) == 1  # the reply to the result
     assert setting.ledger() == [("refund_order", REFUND)]
 
 
 def test_a_release_outlives_a_reload(program: str, tmp_path: Path) -> None:
-    """The policy changes elsewhere while the agent waits: the call is approved and runs once."""
+    """A held call runs once although the policy changes while the agent waits."""
     setting = Setting(program, tmp_path, tmp_path, free_port())
     with started(tmp_path, setting.port) as proxy, setting.agent(WRONG) as agent:
         id = setting.held(agent)
@@ -281,7 +281,7 @@ def test_a_release_outlives_a_reload(program: str, tmp_path: Path) -> None:
 
 
 def test_a_call_is_released_once(setting: Setting) -> None:
-    """An agent that asks the same much later is held anew: an approval is for one call."""
+    """An agent that asks the same question later is held again: an approval is for one call."""
     with setting.agent(WRONG) as agent:
         id = setting.held(agent)
         setting.review("approve", id)
@@ -295,12 +295,12 @@ def test_a_call_is_released_once(setting: Setting) -> None:
     assert setting.ledger() == [("refund_order", REFUND)]
 
 
-# Right and wrong calls of the demo, told apart by a calibrator that knows them
+# Right and wrong calls of the demo, with a calibrator that knows which are right
 
 
 @dataclass
 class KnowingScorer(WordScorer):
-    """Sure of the demo's right calls and of text, unsure of its wrong calls."""
+    """A scorer that is sure of the demo's right calls and of text, unsure of its wrong calls."""
 
     def score_batch(self, items: Sequence[Item]) -> list[Score]:
         return [Score(value, value) for value in map(self._confidence, items)]
@@ -334,7 +334,7 @@ def knowing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveProxy]:
 
 @pytest.mark.parametrize("row", FIRST_CALLS, ids=lambda row: row.question_id)
 def test_right_calls_pass_and_wrong_ones_wait(knowing: LiveProxy, row: DemoRow) -> None:
-    """With a calibrator that knows them, the pack for agents holds each wrong call and no other."""
+    """With a perfect calibrator the pack for agents holds each wrong call and no other."""
     body = {
         "model": "demo",
         "messages": [{"role": "user", "content": row.question}],

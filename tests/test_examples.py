@@ -1,4 +1,4 @@
-"""Every example runs as its reader would run it, against a proxy that `pinocchio serve` started."""
+"""Every example, run as its reader would, against a proxy that `pinocchio serve` started."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.running.live_proxy import ROOT, ProxyProcess, environment, run_cli, u
 from tests.running.warm_cli import Program, run_warm, shell_command
 
 EXAMPLES = ROOT / "examples"
-IMPORTED = ("httpx", "openai", "openai.resources.chat")  # by most examples
+IMPORTED = ("httpx", "openai", "openai.resources.chat")  # imported by most examples
 ANSWER = "Yes, 91 is a prime number. It has no divisors other than 1 and itself."
 CONFIG = """
 calibrator: {{checkpoint: "fake:0.73"}}
@@ -59,7 +59,7 @@ def run(script: str, *, url: str = "", errors: str = "", **env: str) -> str:
     return done.stdout
 
 
-def told(output: str) -> dict[str, str]:
+def fields(output: str) -> dict[str, str]:
     """Return the values of a quickstart's lines `name:   value`."""
     return dict(re.split(r":\s+", line, maxsplit=1) for line in output.splitlines())
 
@@ -67,7 +67,8 @@ def told(output: str) -> dict[str, str]:
 def test_the_quickstart_prints_answer_and_confidence_of_a_reply_and_of_a_stream(
     observing: str,
 ) -> None:
-    assert told(run("quickstart.py", url=observing)) == {
+    """The quickstart prints the answer and confidence of a plain reply and of a stream."""
+    assert fields(run("quickstart.py", url=observing)) == {
         "answer": ANSWER,
         "header": "0.7300",
         "body": "0.73 scored",
@@ -77,9 +78,10 @@ def test_the_quickstart_prints_answer_and_confidence_of_a_reply_and_of_a_stream(
 
 
 def test_the_node_quickstart_prints_the_same_and_a_typed_error(observing: str) -> None:
+    """The Node quickstart prints the same, and a typed error."""
     done = run_node(EXAMPLES / "node", "quickstart.mjs", PINOCCHIO_URL=observing)
     assert (done.returncode, done.stderr) == (0, "")
-    assert told(done.stdout) == {
+    assert fields(done.stdout) == {
         "answer": ANSWER,
         "header": "0.7300",
         "body": "0.73 scored",
@@ -107,26 +109,28 @@ def sections(output: str) -> dict[str, str]:
 
 
 def test_curl_prints_the_confidence_of_a_reply_and_of_a_stream(observing: str) -> None:
-    shown = sections(run("curl.sh", url=observing))
-    assert [model["id"] for model in json.loads(shown["models"])["data"]] == ["demo"]
-    headers, body = shown["an answer"].split("\n\n", 1)
+    """`curl.sh` prints the models, and the confidence of a reply and of a stream."""
+    parts = sections(run("curl.sh", url=observing))
+    assert [model["id"] for model in json.loads(parts["models"])["data"]] == ["demo"]
+    headers, body = parts["an answer"].split("\n\n", 1)
     assert "x-pinocchio-confidence: 0.7300" in headers.splitlines()
     assert json.loads(body)["pinocchio"]["confidence"] == 0.73
-    finish, done = shown["the end of a stream"].split("\n\n")[:2]
+    finish, done = parts["the end of a stream"].split("\n\n")[:2]
     assert json.loads(finish.removeprefix("data: "))["pinocchio"]["confidence"] == 0.73
     assert done == "data: [DONE]"
-    assert shown["not held"] == "", "the default policy only observes"
+    assert parts["not held"] == "", "the default policy only observes"
 
 
 def test_curl_fetches_a_held_reply_which_is_a_placeholder_until_it_is_released(
     tmp_path: Path,
 ) -> None:
+    """A held reply is a placeholder until a reviewer releases it; then it can be fetched."""
     with start(tmp_path, "--policy", "helpdesk") as proxy:
         wait_until_ready(proxy)
         output = run("curl.sh", url=proxy.base_url)
-        shown = sections(output)
-        assert shown["a refund"].startswith("HTTP/1.1 422 ")
-        assert json.loads(shown["held"])["choices"][0]["finish_reason"] == "content_filter"
+        parts = sections(output)
+        assert parts["a refund"].startswith("HTTP/1.1 422 ")
+        assert json.loads(parts["held"])["choices"][0]["finish_reason"] == "content_filter"
 
         command = re.search(r"\.venv/bin/pinocchio (reviews approve (\S+))", output)
         assert command is not None
@@ -138,7 +142,7 @@ def test_curl_fetches_a_held_reply_which_is_a_placeholder_until_it_is_released(
 
 
 def test_a_proxy_and_a_program_share_a_calibrator(tmp_path: Path) -> None:
-    """Both get the number of the one calibrator that was loaded, and its name."""
+    """The proxy and the program get the same confidence and version from one scoring server."""
     (tmp_path / "scorer").mkdir()
     (tmp_path / "proxy").mkdir()
     config = (EXAMPLES / "scoring_server" / "proxy.yaml").read_text()
@@ -149,13 +153,13 @@ def test_a_proxy_and_a_program_share_a_calibrator(tmp_path: Path) -> None:
         with ProxyProcess(tmp_path / "proxy", config) as proxy:
             assert f"engine scorer at {server.base_url} (loading)" in proxy.stdout()
             environ = {"url": proxy.base_url, "PINOCCHIO_SCORER_URL": server.base_url}
-            output = told(run("scoring_server/compare.py", **environ))
+            output = fields(run("scoring_server/compare.py", **environ))
     assert output["through the proxy"] == output["from the server"]
     assert output["calibrator"] == version_of("embedded")
 
 
 def test_a_program_works_through_the_queue(tmp_path: Path) -> None:
-    """The refund of ten times the amount goes out with the amount that was asked for."""
+    """The reviewing program corrects a refund of ten times the amount and releases it."""
     token = "a-token-of-the-examples"
     config = CONFIG.format(folder=tmp_path) + f"admin: {{port: 0, token: {token}}}\n"
     with ProxyProcess(tmp_path, config, "--policy", "helpdesk") as proxy:
@@ -173,25 +177,27 @@ def test_a_program_works_through_the_queue(tmp_path: Path) -> None:
 
 
 def test_two_people_approve_a_refund(tmp_path: Path) -> None:
-    """As the policy's head says: the second spelling of alice is nobody else, bob is."""
+    """Two different people must approve a refund; another spelling of alice does not count as a
+    second.
+    """
     config = CONFIG.format(folder=tmp_path) + "admin: {enabled: false}\n"
     policy = str(EXAMPLES / "review" / "two_people.yaml")
     with ProxyProcess(tmp_path, config, "--policy", policy) as proxy:
         wait_until_ready(proxy)
         id = re.search(r"reviews approve (\S+)", run("curl.sh", url=proxy.base_url))
         assert id is not None
-        for name, told in (
+        for name, state in (
             ("alice", "open: 1 of 2 approved (alice)"),
             ("Alice", "open: 1 of 2 approved (alice)"),
             ("bob", "released: 2 of 2 approved (alice, bob)"),
         ):
             config = str(tmp_path / "proxy.yaml")
             done = run_cli("reviews", "approve", id[1], "--as", name, "--config", config)
-            assert done.stdout == f"{id[1]} is {told}\n"
+            assert done.stdout == f"{id[1]} is {state}\n"
 
 
 def test_two_people_approve_from_a_chat(tmp_path: Path) -> None:
-    """As docs/chat.md begins: messages for each of them over a socket, a link each, no key."""
+    """The steps of docs/chat.md work: each person gets a message with a link and needs no key."""
     page = (ROOT / "docs" / "chat.md").read_text(encoding="utf-8")
     for command in ("examples/review/chat_endpoint.py", "examples/review/chat.yaml"):
         assert f" {command}\n" in page
@@ -219,23 +225,23 @@ def test_two_people_approve_from_a_chat(tmp_path: Path) -> None:
 
 
 def _approve_in_turn(printed: Path, id: str) -> None:
-    """Each person opens the button of their own message, looks and approves."""
-    for name, told in (("alice", "Approved by you"), ("bob", "Approved")):
+    """Open the button of each person's message, look at the reply and approve it."""
+    for name, title in (("alice", "Approved by you"), ("bob", "Approved")):
         link = re.compile(rf"to {name}: [^\[]*{id}.*?\[Approve\] (\S+)", re.DOTALL)
         until(lambda found=link: found.search(printed.read_text()) is not None, within_s=30)
         found = link.search(printed.read_text())
         assert found is not None
         with httpx.Client(trust_env=False) as browser:
             assert "refund_order" not in browser.get(found[1]).text
-            shown = browser.post(found[1], data={"step": "show"}).text
-            assert "refund_order" in shown
+            page = browser.post(found[1], data={"step": "show"}).text
+            assert "refund_order" in page
             opened = f"{time.time() - 5:.3f}"
             form = {"opened": opened, "verdict": "approve", "confirmed": "yes"}
-            assert f"<h1>{told}</h1>" in browser.post(found[1], data=form).text
+            assert f"<h1>{title}</h1>" in browser.post(found[1], data=form).text
 
 
 def test_verdicts_on_audited_replies_are_learnt_from(tmp_path: Path) -> None:
-    """Every delivered reply is judged once; what is said of them agrees with the answer key."""
+    """Each delivered reply gets one verdict, and the learnt accuracy agrees with the answer key."""
     token, path = "a-token-of-the-examples", tmp_path / "proxy.yaml"
     text = (EXAMPLES / "learning" / "proxy.yaml").read_text()
     text = text.replace("runs/", f"{tmp_path}/") + f"store: sqlite:///{tmp_path}/held.db\n"
@@ -256,7 +262,7 @@ def test_verdicts_on_audited_replies_are_learnt_from(tmp_path: Path) -> None:
 
 
 def test_a_judge_counts_once_verdicts_have_taught_what_it_is_worth(tmp_path: Path) -> None:
-    """Before, it moves the number by the prior; after, by what they taught. The name says which."""
+    """A judge moves the confidence by the prior at first and by the fitted model after verdicts."""
     token, path = "a-token-of-the-examples", tmp_path / "proxy.yaml"
     shutil.copy(EXAMPLES / "judge" / "policy.yaml", tmp_path)
     text = (EXAMPLES / "judge" / "proxy.yaml").read_text()
@@ -272,22 +278,23 @@ def test_a_judge_counts_once_verdicts_have_taught_what_it_is_worth(tmp_path: Pat
     assert "promoted: it counts from the next request on" in after
     assert re.search(r"gives embedded@\w+\+platt@\w+\+judge@\w{8}\n", after), output
     numbers = re.compile(r"confidence: (\S+) (\S+)\n  judge: (\S+) by token, (.*), before (\S+)\n")
-    told = numbers.findall(before)
-    assert [each[3] for each in told] == ["counts"] * 2
-    assert all("+judge-prior@" in each[1] for each in told)
+    first = numbers.findall(before)
+    assert [each[3] for each in first] == ["counts"] * 2
+    assert all("+judge-prior@" in each[1] for each in first)
     moved = numbers.findall(after)
     assert [each[3] for each in moved] == ["counts"] * 2
-    assert [each[4] for each in moved] == [each[4] for each in told]
+    assert [each[4] for each in moved] == [each[4] for each in first]
     assert all("+judge@" in each[1] for each in moved)
-    for each in (*told, *moved):
+    for each in (*first, *moved):
         is_lifted = float(each[0]) > float(each[4])
         assert is_lifted == (float(each[2]) > 0.5)
 
 
 def test_every_scored_surface_gives_the_same_confidence(observing: str) -> None:
-    shown = sections(run("every_surface.sh", url=observing))
-    assert list(shown) == ["chat/completions", "completions", "responses", "messages"]
-    for text in shown.values():
+    """All four scored paths return the same confidence for the same answer."""
+    parts = sections(run("every_surface.sh", url=observing))
+    assert list(parts) == ["chat/completions", "completions", "responses", "messages"]
+    for text in parts.values():
         *headers, body = text.splitlines()
         assert "x-pinocchio-confidence: 0.7300" in headers
         assert ANSWER in body
@@ -295,28 +302,30 @@ def test_every_scored_surface_gives_the_same_confidence(observing: str) -> None:
 
 
 def with_pinocchio(*command: str, url: str = "") -> str:
-    """As `run`, with the command line of this checkout; stderr may say what was written."""
-    told = {"PINOCCHIO_URL": url, "PINOCCHIO": shell_command()}
+    """Run an example like `run`, with this checkout's command line; stderr may have text."""
+    variables = {"PINOCCHIO_URL": url, "PINOCCHIO": shell_command()}
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=120, env=environment() | told
+        command, capture_output=True, text=True, timeout=120, env=environment() | variables
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def test_a_policy_is_proved_on_labelled_replies() -> None:
-    shown = sections(with_pinocchio(str(EXAMPLES / "policy" / "prove.sh")))
-    assert list(shown) == ["recalibrate", "certify", "test", "replay"]
-    assert re.search(r"ECE 0\.126 -> 0\.021", shown["recalibrate"])
-    assert "In the best case (no further errors) 155 more labels would do." in shown["certify"]
-    assert "fixtures that differ: 0 of 5" in shown["test"]
-    delivered = re.search(r"gate@\S+: 12\.3% of 2,000 replies delivered\n(.*)", shown["replay"])
+    """`prove.sh` recalibrates, certifies, tests and replays, with the figures of its README."""
+    parts = sections(with_pinocchio(str(EXAMPLES / "policy" / "prove.sh")))
+    assert list(parts) == ["recalibrate", "certify", "test", "replay"]
+    assert re.search(r"ECE 0\.126 -> 0\.021", parts["recalibrate"])
+    assert "In the best case (no further errors) 155 more labels would do." in parts["certify"]
+    assert "fixtures that differ: 0 of 5" in parts["test"]
+    delivered = re.search(r"gate@\S+: 12\.3% of 2,000 replies delivered\n(.*)", parts["replay"])
     assert delivered is not None
     assert "15 of 246 labelled are wrong (6.1%" in delivered[1]
     assert not list((EXAMPLES / "policy").glob("*.json*")), "nothing is kept"
 
 
 def test_the_policy_on_what_was_checked_decides_as_its_fixtures_say() -> None:
+    """The example policy on checked evidence decides as its fixtures say."""
     folder = EXAMPLES / "grounded"
     done = run_cli("test", str(folder / "policy.yaml"), str(folder / "fixtures.yaml"))
     assert (done.returncode, done.stderr) == (0, "")
@@ -326,20 +335,22 @@ def test_the_policy_on_what_was_checked_decides_as_its_fixtures_say() -> None:
 def test_the_record_explains_a_decision_and_replays_another_policy(
     tmp_path: Path,
 ) -> None:
+    """`look_back.sh` explains a decision, records a verdict and replays another policy."""
     with start(tmp_path, "--policy", "helpdesk") as proxy:
         wait_until_ready(proxy)
         script, config = EXAMPLES / "policy" / "look_back.sh", tmp_path / "proxy.yaml"
         config.write_text(config.read_text() + "policies: helpdesk\n")
         output = with_pinocchio(str(script), "--config", str(config), url=proxy.base_url)
-    shown = sections(output)
-    assert "yes  default: deliver" in shown["explain"]
-    assert shown["explain"].endswith("the same decision\n")
-    assert " is wrong, says " in shown["verdict"]
-    assert "1 of 1 reply is treated differently" in shown["replay"]
-    assert "1 of 1 labelled are wrong" in shown["replay"]
+    parts = sections(output)
+    assert "yes  default: deliver" in parts["explain"]
+    assert parts["explain"].endswith("the same decision\n")
+    assert " is wrong, says " in parts["verdict"]
+    assert "1 of 1 reply is treated differently" in parts["replay"]
+    assert "1 of 1 labelled are wrong" in parts["replay"]
 
 
 def test_the_cascade_asks_the_strong_model_where_the_first_is_unsure(tmp_path: Path) -> None:
+    """The cascade asks the stronger model only where the first one is unsure."""
     if not (CHECKPOINTS / EMBEDDED / "calibrator.json").is_file():
         pytest.skip("the embedded checkpoint is not in calibrator/checkpoints yet")
     for name in ("proxy.yaml", "policy.yaml"):
@@ -362,7 +373,9 @@ def test_the_cascade_asks_the_strong_model_where_the_first_is_unsure(tmp_path: P
 
 
 def test_a_second_opinion_raises_one_number_and_lowers_another(tmp_path: Path) -> None:
-    """The right answer is lifted above what the wrong one falls below; both stay the first ones."""
+    """A second opinion raises the right answer's confidence above the wrong one's; neither answer
+    changes.
+    """
     for name in ("proxy.yaml", "policy.yaml"):
         shutil.copy(EXAMPLES / "second_opinion" / name, tmp_path)
     config = (tmp_path / "proxy.yaml").read_text() + f"store: sqlite:///{tmp_path}/held.db\n"
@@ -383,6 +396,7 @@ def test_a_second_opinion_raises_one_number_and_lowers_another(tmp_path: Path) -
 
 
 def test_two_teams_share_a_proxy_each_under_its_policy(tmp_path: Path) -> None:
+    """Two teams share a proxy, each with its key and under its policy."""
     (tmp_path / "support.yaml").write_text((EXAMPLES / "teams/support.yaml").read_text())
     shipped = f"calibrator: {{timeout_s: 30}}\nstore: sqlite:///{tmp_path}/held.db\n"
     text = (EXAMPLES / "teams/proxy.yaml").read_text() + shipped
@@ -403,6 +417,7 @@ def test_two_teams_share_a_proxy_each_under_its_policy(tmp_path: Path) -> None:
 
 
 def test_the_readme_names_every_example() -> None:
+    """The README's table names each example."""
     named = set(re.findall(r"^\| `([^`]+)`", (EXAMPLES / "README.md").read_text(), re.MULTILINE))
     here = {path.name + "/" * path.is_dir() for path in EXAMPLES.iterdir()}
     assert named == here - {"README.md", "__pycache__/"}
@@ -410,6 +425,7 @@ def test_the_readme_names_every_example() -> None:
 
 @pytest.mark.parametrize("folder", ["examples/node", "tests/node", "tests/helm"])
 def test_node_packages_are_pinned_exactly_and_name_no_registry(folder: str) -> None:
+    """Node packages are pinned exactly, in the lock file too, which names no registry."""
     path = EXAMPLES.parent / folder
     wanted = json.loads((path / "package.json").read_text())["dependencies"]
     assert all(re.fullmatch(r"\d+\.\d+\.\d+", version) for version in wanted.values())

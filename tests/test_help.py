@@ -28,7 +28,7 @@ def panels(text: str) -> dict[str, list[str]]:
 
 
 def test_commands_stand_in_groups_with_a_sentence() -> None:
-    """Every command is in one, those that people need first in the first ones."""
+    """Every command is listed in its group, and the groups are in order of need."""
     found = panels(help_of())
     assert list(found) == ["Options", *GROUPS]
     for group, names in GROUPS.items():
@@ -37,7 +37,7 @@ def test_commands_stand_in_groups_with_a_sentence() -> None:
 
 
 def test_researchers_commands_stand_in_a_group_of_their_own() -> None:
-    """`pinocchio --help` shows the group; each of its commands works without its name too."""
+    """`lab --help` lists the researchers' commands; each works without `lab` too."""
     (names,) = (each for title, each in panels(help_of("lab")).items() if title == "Commands")
     assert {"evaluate", "train", "advise", "study", "collect", "pairs", "filter"} <= {*names}
     for name in names:
@@ -47,7 +47,7 @@ def test_researchers_commands_stand_in_a_group_of_their_own() -> None:
 
 
 def test_a_command_that_is_nowhere_is_refused() -> None:
-    """A typing error is named, in the group and outside of it."""
+    """A mistyped command is refused by its name, with and without `lab`."""
     for words in (("evaluat",), ("lab", "evaluat")):
         done = run_cli(*words)
         assert done.returncode == 2
@@ -59,7 +59,7 @@ def test_a_command_that_is_nowhere_is_refused() -> None:
     [(), ("tune",), ("train",), ("evaluate",), ("recalibrate",), ("promote",), ("replay",)],
 )
 def test_flags_show_no_type_and_no_double_negation(command: tuple[str, ...]) -> None:
-    """A flag takes no value, and `--no-dry-run` is what happens without `--dry-run`."""
+    """Flags show no type, and flags that are off have no `--no-` form."""
     text = help_of(*command)
     assert "<bool>" not in text
     assert not re.search(
@@ -68,5 +68,5 @@ def test_flags_show_no_type_and_no_double_negation(command: tuple[str, ...]) -> 
 
 
 def test_options_with_values_still_show_their_type() -> None:
-    """`--epochs` takes a number, and says so."""
+    """Options with a value show its type."""
     assert re.search(r"--epochs +<int range>", help_of("train"))

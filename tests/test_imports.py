@@ -1,6 +1,6 @@
-"""Who may import whom (design, section 2), and how large a piece of code may be (section 10).
+"""Rules on imports (design, section 2) and on the size of modules and functions (section 10).
 
-The rules are read from the syntax tree of every module, imports inside functions included.
+The rules are read from the syntax tree of every module, including imports inside functions.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ ONLY_IN = {
     "nh3": ["proxy.desk.console.*"],
 }
 
-# Which rooms of its own package a room may import: only what stands above it here. A room is a
-# folder with the folders in it, or a module at the root of a package.
+# The rooms of its own package that a room may import; they are listed before it. A room is a folder
+# with its subfolders, or a module at the root of a package.
 ROOMS: dict[str, set[str]] = {
     "policies.binomial": set(),
     "policies.counting": set(),
@@ -444,7 +444,7 @@ class Module:
 
     @cached_property
     def imports(self) -> list[str]:
-        """The full name of every module, or name in a module, that is imported somewhere here."""
+        """The full names of all modules, and of names in modules, that the module imports."""
         found = []
         for node in statements(self.tree):
             if isinstance(node, ast.Import):
@@ -493,7 +493,7 @@ def trees_are_forgotten() -> Iterator[None]:
 
 
 def test_there_is_something_to_look_at() -> None:
-    """The rules below are checked on all four packages."""
+    """All four packages are found, with more than 50 modules."""
     assert {module.package for module in modules()} == set(PACKAGES)
     assert "proxy.upstreams.router" in names()
     assert len(names()) > 50
@@ -501,7 +501,7 @@ def test_there_is_something_to_look_at() -> None:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_packages_know_each_other_only_as_the_design_says(package: str) -> None:
-    """Calibrator and policies know nothing of each other, and outsiders use the package root."""
+    """A package imports another one, or only its root, as the design says."""
     broken = []
     for module in (module for module in modules() if module.package == package):
         for imported in module.imports:
@@ -520,7 +520,7 @@ def test_packages_know_each_other_only_as_the_design_says(package: str) -> None:
 
 @pytest.mark.parametrize("library", ONLY_IN)
 def test_heavy_libraries_have_one_seam_each(library: str) -> None:
-    """Each of them is imported by the modules that stand for it, and by no other."""
+    """Only the listed modules import a heavy library."""
     users = {
         module.name
         for module in modules()
@@ -531,7 +531,7 @@ def test_heavy_libraries_have_one_seam_each(library: str) -> None:
 
 
 def test_policies_need_only_yaml() -> None:
-    """The policy engine can be used, and tested, with nothing else installed."""
+    """The policy engine imports only yaml and the standard library."""
     libraries = {
         imported.partition(".")[0]
         for module in modules()
@@ -543,7 +543,7 @@ def test_policies_need_only_yaml() -> None:
 
 @pytest.mark.parametrize("module", ["calibrator", "proxy.app", "pinocchio", "policies"])
 def test_what_servers_and_scripts_import_first_is_light(module: str) -> None:
-    """A fresh interpreter imports it without torch, transformers or litellm."""
+    """A fresh interpreter imports the package without torch, transformers and litellm."""
     code = (
         f"import sys, {module}\n"
         "heavy = {'torch', 'transformers', 'litellm'}\n"
@@ -562,7 +562,7 @@ def lines_of(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def test_modules_and_functions_fit_on_a_few_screens() -> None:
-    """500 lines for a module and 60 for a function are the most."""
+    """A module has at most 500 lines and a function at most 60."""
     too_long = [
         f"{module.name} has {size} lines"
         for module in modules()
@@ -589,7 +589,7 @@ def test_every_module_says_what_it_is_for() -> None:
 
 
 def test_exceptions_end_in_error() -> None:
-    """A class that is raised can be told by its name."""
+    """The name of an exception's class ends in Error."""
     misnamed = [
         f"{module.name}.{node.name}"
         for module in modules()
@@ -629,7 +629,7 @@ def in_rooms() -> list[Module]:
 
 
 def uses(module: Module) -> Iterator[tuple[Module, str]]:
-    """Each module of ours that one imports, with the name that it takes from a door."""
+    """Yield each module of ours that a module imports, and the name it takes if that is a door."""
     for imported in set(module.imports):
         parent, _, name = imported.rpartition(".")
         if imported in by_name():
@@ -639,7 +639,7 @@ def uses(module: Module) -> Iterator[tuple[Module, str]]:
 
 
 def test_a_room_imports_only_rooms_below_it() -> None:
-    """The table of rooms is the graph of imports: no more, and no less."""
+    """The table of rooms is exactly the graph of their imports."""
     found: dict[str, set[str]] = {}
     for module in in_rooms():
         room = room_of(module)
@@ -657,7 +657,7 @@ def test_a_room_imports_only_rooms_below_it() -> None:
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
-    """What is imported inside functions or for types alone counts too."""
+    """No imports form a circle, including those inside functions and for types."""
     below = {m.name: {used.name for used, _ in uses(m) if "." in used.name} for m in in_rooms()}
     while leaves := {name for name, used in below.items() if not used & set(below)}:
         below = {name: used for name, used in below.items() if name not in leaves}
@@ -665,7 +665,7 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 
 
 def test_rooms_are_entered_by_their_doors() -> None:
-    """A folder's `__init__.py` names in `__all__` what other folders may import."""
+    """Other folders import only what a folder's `__init__.py` names in `__all__`."""
     taken: dict[str, set[str]] = {}
     for module in in_rooms():
         for used, name in uses(module):
@@ -691,7 +691,7 @@ def test_rooms_are_entered_by_their_doors() -> None:
 
 
 def entries_of(folder: Path) -> list[Path]:
-    """Return the files and folders in a folder, without what Python and Node keep there."""
+    """Return a folder's files and subfolders, without caches of Python and packages of Node."""
     kept = {"__pycache__", "node_modules"}
     return [path for path in folder.iterdir() if not kept & set(path.parts)]
 
@@ -704,7 +704,7 @@ def folders_of(top: str) -> list[Path]:
 
 
 def test_folders_are_small() -> None:
-    """Fifteen entries are the most in a folder of the product, its subfolders among them."""
+    """A folder of the product has at most 15 entries, subfolders included."""
     sizes = {
         str(folder): len(entries_of(folder))
         for package in PACKAGES
@@ -715,14 +715,14 @@ def test_folders_are_small() -> None:
 
 @pytest.mark.parametrize(("package", "most"), {"proxy": 20, "calibrator": 18}.items())
 def test_packages_have_few_rooms(package: str, most: int) -> None:
-    """The folders and modules at the top of a package can be learnt in a minute."""
+    """A package has few folders and modules at its top."""
     plain = {"__init__.py", "README.md", "py.typed"}
     found = sorted(path.name for path in entries_of(ROOT / package) if path.name not in plain)
     assert len(found) <= most, found
 
 
 def test_folders_of_tests_and_scripts_are_small() -> None:
-    """Fifteen files are the most in a folder of the tests and the scripts."""
+    """A folder of tests or scripts has at most 15 files."""
     sizes = {
         str(folder): sum(path.is_file() for path in entries_of(folder))
         for top in ("tests", "scripts")
@@ -732,7 +732,7 @@ def test_folders_of_tests_and_scripts_are_small() -> None:
 
 
 def test_tests_mirror_the_packages() -> None:
-    """A folder of tests is named as the folder that it tests, or after a theme of its own."""
+    """A folder of tests is named like the folder under test or after a listed theme."""
     tops = ("proxy", "calibrator", "policies")
     mirrored = {str(path.relative_to(ROOT)) for top in tops for path in folders_of(top)}
     folders = [path for top in tops for path in folders_of(f"tests/{top}")]
@@ -743,7 +743,7 @@ def test_tests_mirror_the_packages() -> None:
 
 
 def test_no_private_method_is_overridden_elsewhere() -> None:
-    """What a class may be changed in by others has a public name."""
+    """No subclass in another module overrides a private method."""
     classes = {
         (module.name, node.name): {f.name for f in functions(node)}
         for module in modules()
@@ -774,7 +774,7 @@ def place_of(module: Module) -> str:
 
 
 def test_no_folders_import_each_other_in_a_circle() -> None:
-    """A folder and a folder in it count as two."""
+    """No folders import each other in a circle; a folder and its subfolder count as two."""
     below: dict[str, set[str]] = {}
     for module in in_rooms():
         places = {place_of(used) for used, _ in uses(module) if "." in used.name}
@@ -791,7 +791,7 @@ LAB_IS_NAMED_IN = {
 
 
 def test_nothing_that_serves_imports_the_lab() -> None:
-    """An installation without `calibrator/lab` serves, scores, recalibrates and tunes."""
+    """Only the listed modules import `calibrator/lab`: serving and tuning work without it."""
     users = {
         module.name
         for module in modules()
@@ -811,7 +811,9 @@ def loaded_at_once(tree: ast.Module) -> Iterator[str]:
 
 
 def test_optional_parts_are_loaded_when_they_are_needed() -> None:
-    """The module that makes them and commands name them, inside functions or for types."""
+    """Optional parts are imported by commands and by the module that makes them, not at import
+    time.
+    """
     users, early = set(), set()
     for module in modules():
         own = ".".join(folder_of(module).split(".")[:3])

@@ -1,4 +1,4 @@
-"""Hints that say what to install say what works here: from a clone, a wheel, or an index."""
+"""Hints on what to install fit the installation: a clone, a wheel, or a package index."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ ORIGINS = {
 
 
 def test_from_a_clone_the_clone_is_named() -> None:
-    """The suite's own installation is editable, as `scripts/setup` makes it; its python is named,
-    for another `pip` would look for a package that no index has.
+    """In a clone the hint installs the clone into the running Python.
+
+    The suite's own installation is editable, as `scripts/setup` makes it. Another `pip` would look
+    for a package that no index has.
     """
     assert install_command("train") == f"{sys.executable} -m pip install {EDITABLE}"
     error = MissingExtraError("torch", "train")
@@ -37,7 +39,7 @@ def test_from_a_clone_the_clone_is_named() -> None:
 def test_the_command_follows_from_where_the_distribution_came_from(
     origin: str | None, wanted: str, tmp_path: Path
 ) -> None:
-    """As pip notes it beside the distribution (PEP 610)."""
+    """The hint follows the distribution's origin, as pip notes it (PEP 610)."""
     facts = tmp_path / "pinocchio_proxy-0.1.0.dist-info"
     facts.mkdir()
     (facts / "METADATA").write_text(
@@ -60,7 +62,7 @@ def only_modules(folder: str, names: list[str]) -> list[str]:
 
 
 def test_what_is_missing_is_told_before_it_is_needed() -> None:
-    """Without importing anything."""
+    """A missing extra is reported without importing it."""
     check_installed("json", "json", "train")
     assert not is_installed("no_such_module_of_ours")
     with pytest.raises(MissingExtraError, match="no-such is not installed"):
@@ -68,7 +70,7 @@ def test_what_is_missing_is_told_before_it_is_needed() -> None:
 
 
 def test_no_page_promises_a_package_on_an_index() -> None:
-    """There is none: `pip install pinocchio-proxy` fails for everybody."""
+    """No page says `pip install pinocchio-proxy`, since no index has it."""
     pages = [*ROOT.glob("*.md"), *ROOT.glob("*.toml")]
     for folder in (
         "calibrator",
@@ -89,7 +91,7 @@ def test_no_page_promises_a_package_on_an_index() -> None:
 
 
 def test_setup_says_how_long_and_how_much_before_it_begins(tmp_path: Path) -> None:
-    """The first line names what is made, its size and minutes; nothing is silent for minutes."""
+    """`scripts/setup` first prints its download, size on disk and minutes, then each step."""
     (tmp_path / "scripts").mkdir()
     for name in ("scripts/setup", "pyproject.toml", "requirements.lock"):
         shutil.copy(ROOT / name, tmp_path / name)
@@ -119,13 +121,11 @@ COMMANDS = ("bash", "cat", "cp", "cut", "dirname", "env", "mkdir", "rm", "sha256
 
 @pytest.mark.parametrize("has_flock", [True, False])
 def test_of_two_setups_at_once_one_waits(tmp_path: Path, has_flock: bool) -> None:
-    """Both end well, the second says that it waits, and one alone installs; so also where there is
-    no `flock`.
-    """
+    """Of two setups at once one waits and says so, with and without `flock`; only one installs."""
     running = [setting_up(tmp_path, has_flock=has_flock) for _ in range(2)]
-    told = [process.communicate(timeout=60)[1] for process in running]
-    assert [process.returncode for process in running] == [0, 0], told
-    [waited] = [text for text in told if "3 of 3" not in text]
+    outputs = [process.communicate(timeout=60)[1] for process in running]
+    assert [process.returncode for process in running] == [0, 0], outputs
+    [waited] = [text for text in outputs if "3 of 3" not in text]
     assert waited == "another setup of this folder is under way; this one waits for it\n"
     lines = (tmp_path / "log").read_text().split()
     assert lines[::2] == ["begins", "ends"] * 2
@@ -134,7 +134,7 @@ def test_of_two_setups_at_once_one_waits(tmp_path: Path, has_flock: bool) -> Non
 
 
 def test_a_setup_that_was_killed_is_told(tmp_path: Path) -> None:
-    """Without `flock` its lock stays; nobody waits for it for ever."""
+    """Without `flock`, a lock left by a killed setup is reported and not waited for."""
     (tmp_path / ".setup-lock.d").mkdir()
     (tmp_path / ".setup-lock.d" / "pid").write_text("999999999")
     process = setting_up(tmp_path, has_flock=False)
@@ -143,7 +143,7 @@ def test_a_setup_that_was_killed_is_told(tmp_path: Path) -> None:
 
 
 def setting_up(tmp_path: Path, *, has_flock: bool) -> subprocess.Popen[str]:
-    """`scripts/setup serve` in a folder, with a python that installs nothing."""
+    """Start `scripts/setup serve` in a folder, with a python that installs nothing."""
     command = [tmp_path / "scripts" / "setup", "serve"]
     if not command[0].exists():
         (tmp_path / "scripts").mkdir()
@@ -162,7 +162,7 @@ def setting_up(tmp_path: Path, *, has_flock: bool) -> subprocess.Popen[str]:
 
 
 def test_uninstalling_names_every_place_that_a_proxy_writes_to(tmp_path: Path) -> None:
-    """What a run with the defaults leaves is named on the page, and nothing else is left."""
+    """The page on uninstalling names every place that a run with the defaults writes to."""
     home, work, scratch = (tmp_path / name for name in ("home", "work", "tmp"))
     for folder in (home, work, scratch):
         folder.mkdir()

@@ -1,4 +1,4 @@
-"""What README and docs promise can be looked up: every test that they name, and every page."""
+"""README and docs: the tests that they name exist, and their links lead somewhere."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ NAMED = sorted({named for text in PAGES.values() for named in _TEST.findall(text
 
 @pytest.mark.parametrize(("file", "name"), NAMED)
 def test_a_test_that_a_page_names_is_there(file: str, name: str) -> None:
-    """The file exists and, where one is named, has the test."""
+    """A test that a page names exists."""
     text = next(TESTS.rglob(file)).read_text(encoding="utf-8")
     assert not name or re.search(rf"^(async )?def {name}\(", text, re.MULTILINE)
 
 
 def test_every_change_has_its_test() -> None:
-    """No row of the table of changes goes without a test."""
+    """Each row of the table of changes names a test."""
     rows = [line for line in CHANGES.splitlines() if line.startswith("|")][2:]
     assert len(rows) > 10
     assert [row for row in rows if "`test_" not in row] == []
@@ -44,7 +44,7 @@ def test_every_change_has_its_test() -> None:
 
 @pytest.mark.parametrize("path", LINKING, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_every_link_leads_somewhere(path: Path) -> None:
-    """Files and folders are there, and headings that a link names."""
+    """Every link leads to an existing file or folder, and to an existing heading."""
     for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
         if target.startswith("http"):
             continue
@@ -57,7 +57,7 @@ def test_every_link_leads_somewhere(path: Path) -> None:
 
 
 def test_the_readme_is_short_and_leads_to_every_page() -> None:
-    """It is read in minutes; its index names all pages of docs."""
+    """The README is short, and the index of the docs links every page."""
     text = PAGES[README]
     assert len(text.splitlines()) <= 120
     assert len(text.encode()) <= 8_000
@@ -74,20 +74,20 @@ def test_the_readme_is_short_and_leads_to_every_page() -> None:
 
 
 def test_the_environment_that_the_readme_makes_is_not_part_of_the_clone() -> None:
-    """A stranger's `git status` is clean after the commands of "Install"."""
+    """git ignores the virtual environment that the README creates."""
     [folder] = set(re.findall(r"python3 -m venv (\S+)", PAGES[README]))
     ignored = subprocess.run(["git", "check-ignore", "-q", f"{folder}/"], cwd=ROOT, check=False)
     assert ignored.returncode == 0
 
 
 def test_greeting_and_pages_state_the_same_figure_of_the_demo() -> None:
-    """Two decimals of one number, not two numbers."""
+    """The greeting and the docs state the same figure of the demo."""
     stated = f"on the demo's own answers it has {EMBEDDED_AUROC:.2f}"
     assert stated in " ".join(QUALITY.split())
 
 
 def test_readme_and_docs_state_the_figures_of_the_model_card() -> None:
-    """Those of the checkpoint that ships, as `evaluate` and `study opinion` wrote them."""
+    """README and docs state the model card's figures of the shipped checkpoint."""
     card = (EMBEDDED / "README.md").read_text(encoding="utf-8")
     name = re.search(r"calibrator `(embedded@\S+)`", card)
     assert name is not None
@@ -97,7 +97,7 @@ def test_readme_and_docs_state_the_figures_of_the_model_card() -> None:
     assert f"| {pooled}; {mean} (TF-IDF" in PAGES[README]
     assert f"ECE {ece}" in PAGES[README]
     assert f"| embedded calibrator | {pooled} | {mean} | {within} |" in QUALITY
-    # the study was made with the same weights, before there was evidence beside them
+    # The study was made with the same weights, before the evidence was added.
     assert "embedded@0b0fe558" in PAGES[ROOT / "docs" / "study.md"]
     assert "embedded@0b0fe558" in card
 

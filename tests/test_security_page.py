@@ -1,4 +1,4 @@
-"""The threat model: every line names its test, and each of these tests is there."""
+"""The threat model: every line names its test, and these tests exist."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PAGE = (ROOT / "SECURITY.md").read_text()
 
 
 def test_every_threat_names_a_test_that_exists() -> None:
-    """A line without one, or with one that was renamed, is a promise that nobody keeps."""
+    """Every threat names a test that exists."""
     lines = [line for line in PAGE.splitlines() if line.startswith("| ")]
     threats = [line for line in lines if not line.startswith("| threat")]
     named = [named_in(line.split(" | ")[-1]) for line in threats]
@@ -34,13 +34,14 @@ def named_in(cell: str) -> list[tuple[str, str]]:
 
 
 def test_every_kind_of_attacker_has_a_part() -> None:
+    """The page has a section for every kind of attacker."""
     kinds = "Clients", "Upstreams", "Web pages", "Reviewers", "Other tenants", "Local users"
     for kind in (*kinds, "The supply chain"):
         assert f"### {kind}\n" in PAGE
 
 
 def test_pins_that_differ_are_named() -> None:
-    """Another version, and what nobody pinned; not the packages that pip comes with."""
+    """Installed packages with another version or without a pin are reported, except pip's own."""
     pinned = pins("# Exact\nA.b_c==1.0\nd==2.0\n")
     assert differences(pinned, {"a-b-c": "1.0", "d": "2.0", "pip": "9"}) == []
     found = differences(pinned, {"a-b-c": "1.1", "e": "3"})
@@ -51,7 +52,7 @@ def test_pins_that_differ_are_named() -> None:
 
 
 def test_every_file_that_is_installed_has_a_hash() -> None:
-    """Of the versions that are pinned; PyTorch's differ from index to index, uv is a tool."""
+    """Every pinned package has hashes in the lock files, except torch and uv."""
     pinned = pins((ROOT / "constraints.txt").read_text())
     texts = {file: (ROOT / file).read_text() for file in LOCKS}
     for file, text in texts.items():

@@ -1,4 +1,4 @@
-"""`pinocchio.calls`: which confidence belongs to which call, read from replies as they pass."""
+"""`pinocchio.calls`: the confidence of each call, read from replies as a client gets them."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def events(parts: list[Json]) -> bytes:
     )
 
 
-def heard(body: bytes, kind: str = "application/json", *, is_kept: bool = False) -> SeenCalls:
+def calls_seen(body: bytes, kind: str = "application/json", *, is_kept: bool = False) -> SeenCalls:
     """Return the calls seen once a client has read a reply.
 
-    The reply arrives in pieces, or is kept by the transport.
+    The reply arrives in two pieces, or whole if `is_kept`.
     """
     seen = SeenCalls()
     pieces = [body[:40], body[40:]]
@@ -65,26 +65,26 @@ def heard(body: bytes, kind: str = "application/json", *, is_kept: bool = False)
 @pytest.mark.parametrize("is_kept", [False, True])
 @pytest.mark.parametrize("format", WHOLE)
 def test_a_call_has_the_confidence_of_its_reply(format: str, is_kept: bool) -> None:
-    """In all formats, whole; ids of other things are no calls'."""
-    seen = heard(json.dumps(WHOLE[format]).encode(), is_kept=is_kept)
+    """In each format a call gets the confidence of its reply; other ids get none."""
+    seen = calls_seen(json.dumps(WHOLE[format]).encode(), is_kept=is_kept)
     assert seen.confidence("call_1") == 0.25
     assert [seen.confidence(other) for other in ("fc_1", "msg_1", "call_2")] == [None] * 3
 
 
 @pytest.mark.parametrize("format", STREAMED)
 def test_so_has_a_streamed_one(format: str) -> None:
-    """Whose number comes with another event than the call."""
-    assert heard(events(STREAMED[format]), "text/event-stream").confidence("call_1") == 0.25
+    """A streamed call gets the confidence that comes in another event."""
+    assert calls_seen(events(STREAMED[format]), "text/event-stream").confidence("call_1") == 0.25
 
 
 def test_a_client_may_stop_before_the_end_of_a_stream() -> None:
-    """Official clients close a stream at its last event, without asking for more."""
+    """A client may close a stream at its last event without reading to the end."""
     seen = SeenCalls()
-    said = events(STREAMED["chat"])
+    stream = events(STREAMED["chat"])
 
     async def pieces() -> AsyncIterator[bytes]:
-        yield said[:50]
-        yield said[50:]
+        yield stream[:50]
+        yield stream[50:]
         raise AssertionError("nobody asks for this")
 
     def answer(_: httpx.Request) -> httpx.Response:
@@ -117,14 +117,14 @@ def test_a_client_may_stop_before_the_end_of_a_stream() -> None:
     ],
 )
 def test_without_a_number_a_call_is_unsure(body: bytes) -> None:
-    """Whatever else there is; what a model writes into its call is no number of the proxy's."""
-    seen = heard(body)
+    """A call without the proxy's number is unsure; a number that a model writes does not count."""
+    seen = calls_seen(body)
     assert seen.confidence("call_1") is None
     assert seen.is_unsure("call_1", 0.0)
 
 
 def test_what_is_packed_passes_unread() -> None:
-    """The proxy packs nothing that it adds to, so nothing is said of a call there."""
+    """A compressed reply passes unread: the proxy compresses none that it adds to."""
     packed = SeenCalls()
     response = httpx.Response(200, headers={"content-type": "application/json"})
     response.headers["content-encoding"] = "gzip"
@@ -134,7 +134,7 @@ def test_what_is_packed_passes_unread() -> None:
 
 
 def test_a_threshold_counts_as_sure_and_zero_is_a_number() -> None:
-    """At least `below` is sure enough."""
+    """A confidence equal to the threshold is sure, and zero is a valid confidence."""
     seen = SeenCalls()
     seen.note("a", 0.9)
     seen.note("zero", 0.0)
@@ -143,7 +143,7 @@ def test_a_threshold_counts_as_sure_and_zero_is_a_number() -> None:
 
 
 def test_the_oldest_calls_are_forgotten() -> None:
-    """As many are kept as was said."""
+    """Only the newest `most` calls are remembered."""
     seen = SeenCalls(most=2)
     for number in range(4):
         seen.note(str(number), 0.5)

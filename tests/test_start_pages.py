@@ -1,4 +1,4 @@
-"""The pages to begin with are followed: their files are written, their commands run in order."""
+"""The pages for beginners, followed: their files are written and their commands run in order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.running.live_proxy import ROOT, ProxyProcess, environment, until
 from tests.running.warm_cli import Program, run_warm, shell_command
 
 DOCS = ROOT / "docs"
-PATIENCE_S = 300  # seconds that a step may take; on an idle machine each takes one or two
+PATIENCE_S = 300  # seconds for a step; on an idle machine each takes one or two
 IMPORTED = ("httpx", "openai", "openai.resources.chat")
 HELD, AUDITED = re.compile(r"chatcmpl-held-\w+"), re.compile(r"audit_\w+")
 BLOCK = re.compile(r"^```\w+\n(# (\S+)\n(?:.*\n)*?)```$|^((?:    .*\n)+)", re.MULTILINE)
@@ -29,9 +29,9 @@ BLOCK = re.compile(r"^```\w+\n(# (\S+)\n(?:.*\n)*?)```$|^((?:    .*\n)+)", re.MU
 
 @dataclass
 class Reader:
-    """Somebody who follows a page in an empty folder, with a calibrator that is sure of nothing.
+    """A reader who follows a page in an empty folder, with a calibrator that always says 0.4.
 
-    With `is_shipped` the calibrator is the one that ships.
+    If `is_shipped`, it is the shipped calibrator.
     """
 
     folder: Path
@@ -39,7 +39,7 @@ class Reader:
     proxy: ProxyProcess | None = None
     config: str = ""
     printed: dict[str, list[str]] = field(default_factory=dict)
-    names: dict[str, str] = field(default_factory=dict)  # what stands for ID and KEY
+    names: dict[str, str] = field(default_factory=dict)  # values of ID and KEY
 
     def follow(self, text: str) -> None:
         for file, name, commands in BLOCK.findall(text):
@@ -59,7 +59,7 @@ class Reader:
         """Return the configuration that separates this proxy from others on this machine."""
         store = f"sqlite:///{self.folder}/held.db"
         checkpoint = "embedded" if self.is_shipped else "fake:0.4"
-        calibrator = f'{{checkpoint: "{checkpoint}", timeout_s: 30}}'  # the machine may be busy
+        calibrator = f'{{checkpoint: "{checkpoint}", timeout_s: 30}}'  # for a busy machine
         return f"admin: {{port: 0}}\ncalibrator: {calibrator}\nstore: {store}\n"
 
     def _run(self, command: str) -> None:
@@ -75,7 +75,9 @@ class Reader:
         if self.proxy is not None:
             command = command.replace("http://127.0.0.1:8000/v1", self.proxy.base_url)
         done = self._python(command) if command.startswith("python ") else self._shell(command)
-        expected = (0, 3) if command.startswith("pinocchio advise") else (0,)  # 3: something to do
+        expected = (
+            (0, 3) if command.startswith("pinocchio advise") else (0,)
+        )  # 3: something can be improved
         assert done.returncode in expected, (command, done.stderr)
         self.printed.setdefault(command.split(" -H ")[0], []).append(done.stdout)
         if id := HELD.search(done.stdout) or AUDITED.search(done.stdout):
@@ -107,7 +109,7 @@ class Reader:
 
 
 def commands_in(block: str) -> list[str]:
-    """Return the commands of an indented block; one goes on after a backslash and inside quotes."""
+    """Return the commands of an indented block; a backslash or an open quote continues one."""
     found = [""]
     for line in block.splitlines():
         found[-1] += line.removeprefix("    ")
@@ -119,7 +121,7 @@ def commands_in(block: str) -> list[str]:
 
 
 def follow(page: str, folder: Path, part: str = "", *, is_shipped: bool = False) -> Reader:
-    """Follows a page, or the part of it under a heading."""
+    """Follow a page, or its part under a heading."""
     reader, text = Reader(folder, is_shipped), (DOCS / page).read_text(encoding="utf-8")
     try:
         reader.follow(text.partition(f"## {part}\n")[2].partition("\n## ")[0] if part else text)
@@ -129,7 +131,7 @@ def follow(page: str, folder: Path, part: str = "", *, is_shipped: bool = False)
 
 
 def test_an_app_sees_confidences_and_gets_what_a_reviewer_released(tmp_path: Path) -> None:
-    """The shipped calibrator doubts the wrong answers, says why, and supports the right one."""
+    """The page for apps works: the calibrator doubts wrong answers and says why."""
     reader = follow("start/apps.md", tmp_path, is_shipped=True)
     headers, body = reader.said("curl -si")[0].split("\n\n", 1)
     assert "x-pinocchio-action: deliver" in headers
@@ -137,8 +139,10 @@ def test_an_app_sees_confidences_and_gets_what_a_reviewer_released(tmp_path: Pat
     [first] = json.loads(body)["pinocchio"]["choices"]
     assert first["confidence"] < 0.2
     assert first["because"] == ["91 is not prime"]
-    asked = [each for line, texts in reader.printed.items() if "curl -s " in line for each in texts]
-    checked, audited, held, released = map(json.loads, asked)
+    bodies = [
+        each for line, texts in reader.printed.items() if "curl -s " in line for each in texts
+    ]
+    checked, audited, held, released = map(json.loads, bodies)
     wrong, right = checked["pinocchio"]["choices"]
     assert wrong["support"] < 0.4 < 0.6 < right["support"]
     assert wrong["because"] == ["the context says otherwise: 25"]
@@ -157,12 +161,14 @@ def test_an_app_sees_confidences_and_gets_what_a_reviewer_released(tmp_path: Pat
 
 
 def test_an_agent_gets_its_call_once_it_is_released(tmp_path: Path) -> None:
+    """The page for agents works: the call is held, then fetched after its release."""
     held, released = follow("start/agents.md", tmp_path).said("python refund.py")
     assert re.fullmatch(r"error: held_for_review chatcmpl-held-\w+\n", held)
     assert released.startswith("call: refund_order {")
 
 
 def test_teams_have_keys_and_policies_of_their_own(tmp_path: Path) -> None:
+    """The page for teams works: each team has its key and policy."""
     reader = follow("start/teams.md", tmp_path, is_shipped=True)
     assert '"invalid_api_key"' in reader.said("curl -s ")[0]
     assert "x-pinocchio-policy: helpdesk/failed-a-check@" in reader.said("curl -si ")[0]
@@ -173,12 +179,14 @@ def test_teams_have_keys_and_policies_of_their_own(tmp_path: Path) -> None:
 
 
 def test_two_reviewers_release_a_reply_at_the_desk(tmp_path: Path) -> None:
-    """And the policies further down that page are policies."""
+    """The desk page works: two reviewers release a reply, and the page's policies can be loaded."""
     reader = follow("desk.md", tmp_path, "Five minutes")
     assert "content_filter" in reader.said("curl -s http")[0]
     assert "second-look" in (tmp_path / "second-look.yaml").read_text()
-    told = [text for line, texts in reader.printed.items() if "approve" in line for text in texts]
-    assert [each.split(" is ")[1] for each in told] == [
+    outputs = [
+        text for line, texts in reader.printed.items() if "approve" in line for text in texts
+    ]
+    assert [each.split(" is ")[1] for each in outputs] == [
         "open: 1 of 2 approved (alice)\n",
         "released: 2 of 2 approved (alice, bob)\n",
     ]
@@ -191,7 +199,7 @@ def test_two_reviewers_release_a_reply_at_the_desk(tmp_path: Path) -> None:
 
 
 def test_the_page_of_the_configuration_has_every_section(tmp_path: Path) -> None:
-    """And its first example is a configuration, the others are sections of one."""
+    """The page of the configuration names every section, and its examples are valid."""
     text = (DOCS / "configuration.md").read_text(encoding="utf-8")
     rows = "\n".join(line.split("|")[1] for line in text.splitlines() if line.startswith("| `"))
     assert set(re.findall(r"`(\w+)`", rows)) == set(Config.model_fields)
@@ -205,18 +213,18 @@ def test_the_page_of_the_configuration_has_every_section(tmp_path: Path) -> None
 
 
 def test_the_page_of_the_api_has_every_error() -> None:
-    """With its status and code; and the paths that are no upstream's."""
+    """The page of the API lists every error's status and code, and the proxy's own paths."""
     text = (DOCS / "api.md").read_text(encoding="utf-8")
     rows = [line.split("|")[1:3] for line in text.splitlines() if re.match(r"\| \d", line)]
-    told = {(int(status), code) for numbers, codes in rows
+    listed = {(int(status), code) for numbers, codes in rows
             for status in re.findall(r"\d+", numbers)
             for code in re.findall(r"`(\w+)`", codes)}  # fmt: skip
     own = ("proxy.desk.application", "proxy.desk.access.issuer", "proxy.scoring.server")
-    for name in own:  # which have kinds of their own
+    for name in own:  # errors of their own are defined there
         import_module(name)
     kinds = _kinds(errors.ProxyError)
     assert len(kinds) > 20
-    assert {(kind.status, kind.code) for kind in kinds} - {(503, "internal_error")} <= told
+    assert {(kind.status, kind.code) for kind in kinds} - {(503, "internal_error")} <= listed
     for path in (ALIVE[0], READY[0], "/pinocchio/v1/results/", "/pinocchio/v1/feedback"):
         assert path in text
 

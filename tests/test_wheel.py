@@ -1,4 +1,4 @@
-"""The wheel: built as a release builds it, installed away from the clone, and served from."""
+"""The wheel, built like a release, installed outside the clone, and run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the release with `scripts/release build`; return its folder."""
     folder = tmp_path_factory.mktemp("dist")
     env = os.environ | {"DIST": str(folder), "PYTHON": sys.executable}
-    env["PIP_NO_BUILD_ISOLATION"] = "false"  # is pip's way to say yes: the suite has hatchling
+    env["PIP_NO_BUILD_ISOLATION"] = "false"  # pip reads false as yes: use the suite's hatchling
     subprocess.run([ROOT / "scripts" / "release", "build"], env=env, check=True, timeout=120)
     return folder
 
@@ -39,7 +39,7 @@ def wheel(release: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Install the wheel into a folder and return it; its dependencies are those of the suite."""
+    """Install the wheel into a folder and return it; dependencies are the suite's."""
     site = tmp_path_factory.mktemp("site")
     install = ["install", "--no-deps", "--no-index", "--no-compile", "-t", str(site), str(wheel)]
     subprocess.run([*PIP, *install], check=True, timeout=120)
@@ -47,7 +47,7 @@ def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def command(site: Path, *arguments: str) -> tuple[list[str], dict[str, str]]:
-    """`pinocchio ARGUMENTS` of what is installed there, with its environment."""
+    """Return the command `pinocchio ARGUMENTS` of the installed wheel and its environment."""
     return (
         [sys.executable, "-m", "pinocchio", *arguments],
         environment() | {"PYTHONPATH": str(site), "PYTHONUNBUFFERED": "1"},
@@ -61,9 +61,9 @@ def run(site: Path, folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.slow  # it builds all of a release
+@pytest.mark.slow  # builds a whole release
 def test_a_release_names_the_hashes_of_what_is_in_it(release: Path, site: Path) -> None:
-    """Wheel, chart and list of weights by their own names; the weights as they are installed."""
+    """A release's checksums cover its files, and the list of weights fits those installed."""
     names = {path.name for path in release.iterdir()} - {"SHA256SUMS"}
     sums = (release / "SHA256SUMS").read_text()
     assert {line.split()[1] for line in sums.splitlines()} == names
@@ -77,7 +77,7 @@ def test_a_release_names_the_hashes_of_what_is_in_it(release: Path, site: Path) 
 
 
 def test_its_size_is_the_stated_one(wheel: Path) -> None:
-    """In the page on installing, to a tenth; nothing of the clone beside the packages is in it."""
+    """The wheel has the size that the page on installing states, and only the four packages."""
     [stated] = re.findall(r"pinocchio_proxy-\*\.whl, (\d+) MB", INSTALL)
     assert wheel.stat().st_size == pytest.approx(int(stated) * 1e6, rel=0.1)
     folders = {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
@@ -87,7 +87,7 @@ def test_its_size_is_the_stated_one(wheel: Path) -> None:
 
 
 def test_it_holds_the_embedded_checkpoint(site: Path) -> None:
-    """Every file of it, byte for byte."""
+    """The wheel contains each file of the embedded checkpoint, byte for byte."""
     files = [
         path for path in (ROOT / "calibrator/checkpoints/embedded").iterdir() if path.is_file()
     ]
@@ -99,7 +99,7 @@ def test_it_holds_the_embedded_checkpoint(site: Path) -> None:
 
 @pytest.fixture
 def serving(site: Path, tmp_path: Path) -> Iterator[str]:
-    """`pinocchio init && pinocchio serve` in an empty folder; the base URL that it prints."""
+    """Run `pinocchio init` and `serve` in an empty folder; yield what it prints."""
     run(site, tmp_path, "init")
     words, env = command(site, "serve", "--port", "0")
     with (tmp_path / "stdout").open("w") as out, (tmp_path / "stderr").open("w") as err:
@@ -116,7 +116,7 @@ def serving(site: Path, tmp_path: Path) -> Iterator[str]:
 
 
 def test_a_newcomer_gets_a_confidence(serving: str) -> None:
-    """The line that it prints to paste is answered, with a number of the embedded calibrator."""
+    """The printed curl command gets a reply with a confidence of the embedded calibrator."""
     [line] = [line.strip() for line in serving.splitlines() if "curl" in line]
     url, body = re.findall(r"https?://\S+", line)[0], line.split(" -d ")[1].strip("'")
     reply = httpx.post(
@@ -128,7 +128,7 @@ def test_a_newcomer_gets_a_confidence(serving: str) -> None:
 
 
 def test_it_is_the_wheel_that_runs(site: Path, tmp_path: Path) -> None:
-    """Not the clone, which the suite's environment has too."""
+    """The installed wheel runs, not the clone."""
     code = "import proxy, calibrator; print(proxy.__file__, calibrator.__file__)"
     env = environment() | {"PYTHONPATH": str(site)}
     words = [sys.executable, "-c", code]

@@ -1,4 +1,4 @@
-"""An installation without the researchers' part: it serves, scores, recalibrates and tunes."""
+"""An installation without the researchers' part serves, scores, recalibrates and tunes."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(site: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run `pinocchio` from the site, in it."""
+    """Run `pinocchio` from the site, in the site's folder."""
     words = [sys.executable, "-m", "pinocchio", *map(str, arguments)]
     env = environment() | {"PYTHONPATH": str(site)}
     return subprocess.run(words, cwd=site, env=env, capture_output=True, text=True, timeout=300)
 
 
 def test_rows_are_scored(site: Path, rows: Path, tmp_path: Path) -> None:
-    """Each row gets a confidence."""
+    """Each row gets a confidence between 0 and 1."""
     out = tmp_path / "scored.jsonl"
     done = run(site, "score", rows, "-o", out)
     assert done.returncode == 0, done.stderr
@@ -75,14 +75,14 @@ def test_scores_are_recalibrated(site: Path, rows: Path, tmp_path: Path) -> None
 
 
 def test_the_calibrator_is_tuned(site: Path, rows: Path, tmp_path: Path) -> None:
-    """A tuned checkpoint is written, or the trial says why it is not."""
+    """Tuning works without the lab: it ends well or with a plain error."""
     done = run(site, "tune", rows, "-o", tmp_path / "tuned")
     assert done.returncode == 0 or "Traceback" not in done.stderr, done.stderr
     assert "No module named" not in done.stdout + done.stderr
 
 
 def test_the_proxy_can_be_made(site: Path) -> None:
-    """All of the proxy's modules for serving are imported without the lab."""
+    """All modules for serving can be imported without the lab."""
     code = "import sys, proxy.app, calibrator; calibrator.load_scorer('embedded'); print(*sys.path)"
     env = environment() | {"PYTHONPATH": str(site)}
     done = subprocess.run(
@@ -94,7 +94,7 @@ def test_the_proxy_can_be_made(site: Path) -> None:
 
 
 def test_commands_of_the_lab_say_where_they_are(site: Path) -> None:
-    """They end with one sentence, and help does not list them."""
+    """A command of the lab ends with a sentence on where it is, and help does not list it."""
     done = run(site, "train", "--help")
     assert done.returncode == 1
     assert "researchers' commands" in done.stderr

@@ -1,4 +1,4 @@
-"""What runs on each change: the project's own scripts, and nothing that only a workflow knows."""
+"""GitHub workflows run the project's own scripts and nothing else."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def jobs(path: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_steps_are_scripts_of_the_project(path: Path) -> None:
-    """Every command is one script that is there and can be run, within a stated time."""
+    """Every command of a workflow is an executable script, and every job has a time limit."""
     for job in jobs(path).values():
         assert job["timeout-minutes"] <= 120
         commands = [step["run"] for step in job["steps"] if "run" in step]
@@ -41,7 +41,7 @@ def test_steps_are_scripts_of_the_project(path: Path) -> None:
 
 
 def test_a_release_names_its_actions_by_commit() -> None:
-    """It signs, and what a tag of somebody else's says may change; only its job may write."""
+    """The release workflow pins its actions by commit, and only its job may write."""
     path = GITHUB / "workflows" / "release.yml"
     assert read(path)["permissions"] == {}
     for line in re.findall(r"uses: (.*)", path.read_text(encoding="utf-8")):
@@ -49,13 +49,13 @@ def test_a_release_names_its_actions_by_commit() -> None:
 
 
 def test_a_release_runs_each_step_of_its_script_in_order() -> None:
-    """Those that the script tells, and the image is what `sign` and the attestations are about."""
+    """The release workflow runs each step of its script in order, and attests the built image."""
     all_jobs = jobs(GITHUB / "workflows" / "release.yml")
     job = all_jobs["release"]
     steps = [step for each in all_jobs.values() for step in each["steps"] if "run" in step]
     run = [step["run"].split()[1] for step in steps]
-    told = re.findall(r"^#   scripts/release (\w+)", RELEASE.read_text(), re.MULTILINE)
-    assert run == told
+    documented = re.findall(r"^#   scripts/release (\w+)", RELEASE.read_text(), re.MULTILINE)
+    assert run == documented
     [build] = [step for step in job["steps"] if step.get("id") == "image"]
     assert (ROOT / build["with"]["file"]).is_file()
     assert build["with"]["platforms"] == "linux/amd64,linux/arm64"
@@ -76,7 +76,7 @@ def test_a_release_runs_each_step_of_its_script_in_order() -> None:
 def test_a_release_is_checked_first(
     tmp_path: Path, tag: str, chart: str, section: str, said: str
 ) -> None:
-    """Tag, package, chart and changelog have one version."""
+    """A release is refused unless tag, package, chart and changelog have the same version."""
     files = {
         "pinocchio/__init__.py": '__version__ = "1.2.3"\n',
         "deploy/helm/pinocchio-proxy/Chart.yaml": f"version: {chart}\nappVersion: {chart}\n",
@@ -94,7 +94,7 @@ def test_a_release_is_checked_first(
 
 
 def test_every_fuzzer_runs_at_night() -> None:
-    """The workflow's list is that of the fuzzers."""
+    """The nightly workflow lists every fuzzer."""
     listed = jobs(GITHUB / "workflows" / "nightly.yml")["fuzz"]["strategy"]["matrix"]["fuzzer"]
     there = [
         path.stem

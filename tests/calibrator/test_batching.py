@@ -1,4 +1,4 @@
-"""The queue in front of the scorer: what waits, what is scored together, what is never scored."""
+"""The queue in front of the scorer: what waits, what forms a batch, what is never scored."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TIMEOUT_S = 10
 
 @dataclass
 class LengthScorer:
-    """Scores an item by the length of its answer and remembers every batch; `gate` holds it up."""
+    """A scorer that scores an answer by its length, records each batch, and waits for its gate."""
 
     gate: threading.Event = field(default_factory=threading.Event)
     batches: list[list[str]] = field(default_factory=list)
@@ -37,7 +37,7 @@ class LengthScorer:
 
 @dataclass
 class ApartScorer(LengthScorer):
-    """One that says when it computes apart; `log` has what came to pass, in order."""
+    """A scorer that computes apart and logs what happens, in order."""
 
     computes_apart: bool = True
     log: list[str] = field(default_factory=list)
@@ -55,7 +55,7 @@ class ApartScorer(LengthScorer):
             raise ValueError("a bad item")
         return [score_of(item) for item in items]
 
-    def told(self, ticket: Ticket) -> None:
+    def record(self, ticket: Ticket) -> None:
         self.log.append(f"told {ticket.item.answer}{' failed' if ticket.error else ''}")
 
 
@@ -80,7 +80,7 @@ def batcher(scorer: LengthScorer, **options: int) -> Iterator[Batcher]:
 
 @contextmanager
 def busy(scorer: LengthScorer, **options: int) -> Iterator[Batcher]:
-    """Yield a batcher that is computing already, so that what is submitted waits."""
+    """Yield a batcher that is already computing, so that submitted items wait."""
     with batcher(scorer, **options) as made:
         made.submit(items("first"))
         assert scorer.has_started.wait(TIMEOUT_S)
@@ -92,7 +92,7 @@ def results(tickets: Sequence[Ticket]) -> list[Score]:
 
 
 def test_every_item_gets_its_own_score() -> None:
-    """Scores come back in the order of the items, over as many batches as it takes."""
+    """Each item gets its own score, in the order of the items, over several batches."""
     scorer = LengthScorer()
     scorer.gate.set()
     given_items = items(*("x" * n for n in range(50)))
@@ -102,7 +102,7 @@ def test_every_item_gets_its_own_score() -> None:
 
 
 def test_what_arrives_meanwhile_forms_the_next_batch() -> None:
-    """A busy scorer fills its batches; nobody waits for a batch to fill."""
+    """Items that arrive while the scorer is busy form the next batch."""
     scorer = LengthScorer()
     with busy(scorer) as made:
         waiting = [ticket for n in range(5) for ticket in made.submit(items(f"{n}"))]
@@ -113,7 +113,7 @@ def test_what_arrives_meanwhile_forms_the_next_batch() -> None:
 
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=20), st.integers(10, 100))
 def test_batches_are_bounded_by_their_padded_size(sizes: list[int], limit: int) -> None:
-    """The longest item times the number of items stays within the limit; the order is kept."""
+    """A batch's longest item times its number of items stays within the limit, in order."""
     scorer = LengthScorer()
     answers = ["x" * size for size in sizes]
     with busy(scorer, batch_characters=limit) as made:
@@ -126,7 +126,7 @@ def test_batches_are_bounded_by_their_padded_size(sizes: list[int], limit: int) 
 
 
 def test_a_giant_costs_what_the_scorer_reads_of_it() -> None:
-    """Text beyond what the scorer reads does not count, so a giant does not travel alone."""
+    """An item counts only with the characters that the scorer reads."""
     scorer = LengthScorer()
     with busy(scorer, batch_characters=100, max_item_characters=20) as made:
         waiting = made.submit(items("a", "x" * 10_000, "b"))
@@ -136,7 +136,7 @@ def test_a_giant_costs_what_the_scorer_reads_of_it() -> None:
 
 
 def test_cancelled_items_are_never_scored() -> None:
-    """Whoever gives up in time costs nothing, and the others get their scores."""
+    """A cancelled item is never scored, and the others get their scores."""
     scorer = LengthScorer()
     with busy(scorer) as made:
         first, second, third = made.submit(items("a", "b", "c"))
@@ -147,7 +147,7 @@ def test_cancelled_items_are_never_scored() -> None:
 
 
 def test_a_batch_of_cancelled_items_does_not_end_the_thread() -> None:
-    """After a batch in which nobody waits any more, scoring goes on."""
+    """Scoring goes on after a batch whose items are all cancelled."""
     scorer = LengthScorer()
     with busy(scorer) as made:
         assert all(ticket.cancel() for ticket in made.submit(items("a", "b")))
@@ -158,7 +158,7 @@ def test_a_batch_of_cancelled_items_does_not_end_the_thread() -> None:
 
 
 def test_a_full_queue_takes_all_or_nothing() -> None:
-    """Beyond `max_queue` nothing is taken; a reply of several choices is never half queued."""
+    """Beyond `max_queue` a submission is refused as a whole."""
     scorer = LengthScorer()
     with busy(scorer, max_queue=3) as made:
         waiting = made.submit(items("a", "b"))
@@ -171,7 +171,7 @@ def test_a_full_queue_takes_all_or_nothing() -> None:
 
 
 def test_cancelled_items_make_room() -> None:
-    """In an overload, those who gave up do not keep out those who come."""
+    """Cancelled items make room in the queue."""
     scorer = LengthScorer()
     with busy(scorer, max_queue=2) as made:
         given_up = made.submit(items("a", "b"))
@@ -183,7 +183,7 @@ def test_cancelled_items_make_room() -> None:
 
 
 def test_a_failing_item_does_not_take_its_batch_along() -> None:
-    """When a batch fails, each item is tried alone: only the bad one has no score."""
+    """If a batch fails, each item is scored alone, and only the bad one has no score."""
     scorer = LengthScorer()
     with busy(scorer) as made:
         first, bad, third = made.submit(items("a", "bad", "c"))
@@ -197,7 +197,7 @@ def test_a_failing_item_does_not_take_its_batch_along() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_a_scorer_that_gives_too_few_scores_is_not_believed(count: int) -> None:
-    """Scores are never assigned to the wrong items: another number of them is an error."""
+    """A scorer that returns another number of scores gives an error for each item."""
 
     class Wrong(LengthScorer):
         def score_batch(self, items: Sequence[Item]) -> list[Score]:
@@ -211,7 +211,7 @@ def test_a_scorer_that_gives_too_few_scores_is_not_believed(count: int) -> None:
 
 
 def test_whatever_a_scorer_raises_reaches_those_who_wait() -> None:
-    """Also an exception that is no Exception: nobody waits for ever, and the thread lives on."""
+    """Any exception of a scorer, also SystemExit, reaches its caller, and the thread goes on."""
 
     class Exits(LengthScorer):
         def score_batch(self, items: Sequence[Item]) -> list[Score]:
@@ -227,7 +227,7 @@ def test_whatever_a_scorer_raises_reaches_those_who_wait() -> None:
 
 
 def test_close_cancels_what_waits_and_ends_the_thread() -> None:
-    """The batch in work is finished, the rest is cancelled, and nothing runs on."""
+    """Closing finishes the running batch, cancels waiting items and ends the thread."""
     scorer = LengthScorer()
     made = Batcher(scorer)
     (running,) = made.submit(items("running"))
@@ -246,13 +246,13 @@ def test_close_cancels_what_waits_and_ends_the_thread() -> None:
 
 
 def test_scores_are_told_while_the_next_batch_computes() -> None:
-    """Whoever waits for a batch runs beside the next; after the last one nothing is held back."""
+    """Callbacks of a batch run while the next one computes; those of the last run at once."""
     scorer = ApartScorer()
     with batcher(scorer, batch_characters=1) as made:
-        tickets = made.submit(items("a", "b", "c"), scorer.told)
+        tickets = made.submit(items("a", "b", "c"), scorer.record)
         scorer.gate.set()
         assert results(tickets) == [score_of(ticket.item) for ticket in tickets]
-        (last,) = made.submit(items("d"), scorer.told)
+        (last,) = made.submit(items("d"), scorer.record)
         last.result(TIMEOUT_S)
     assert scorer.log == [
         *("read a", "compute a"),
@@ -264,23 +264,23 @@ def test_scores_are_told_while_the_next_batch_computes() -> None:
 
 @pytest.mark.parametrize("bad", ["bad", "worse"])
 def test_a_batch_that_fails_holds_no_scores_back(bad: str) -> None:
-    """Those before it are told once, whether it fails before they would have been or after."""
+    """Callbacks of earlier batches run once if the next batch fails, early or late."""
     scorer = ApartScorer()
     with batcher(scorer, batch_characters=1) as made:
-        good, failing, other = made.submit(items("a", bad, "b"), scorer.told)
+        good, failing, other = made.submit(items("a", bad, "b"), scorer.record)
         scorer.gate.set()
         assert results([good, other]) == [score_of(good.item), score_of(other.item)]
         with pytest.raises(ValueError, match="a bad item"):
             failing.result(TIMEOUT_S)
-    told = [each for each in scorer.log if each.startswith("told")]
-    assert sorted(told) == sorted(["told a", f"told {bad} failed", "told b"])
+    calls = [each for each in scorer.log if each.startswith("told")]
+    assert sorted(calls) == sorted(["told a", f"told {bad} failed", "told b"])
 
 
 def test_close_tells_what_was_computed() -> None:
-    """A score that is held back for the next batch is told although that one never comes."""
+    """Closing runs the callbacks of a batch whose scores were held back."""
     scorer = ApartScorer()
     made = Batcher(scorer, batch_characters=1)
-    first, second = made.submit(items("a", "b"), scorer.told)
+    first, second = made.submit(items("a", "b"), scorer.record)
     assert scorer.has_started.wait(TIMEOUT_S)
     closing = threading.Thread(target=made.close)
     closing.start()
@@ -292,7 +292,7 @@ def test_close_tells_what_was_computed() -> None:
 
 
 def test_other_scorers_hold_nothing_back() -> None:
-    """A scorer that does not compute apart has the scores before told first."""
+    """With a scorer that does not compute apart, callbacks run before the next batch."""
     log: list[str] = []
 
     class Plain(LengthScorer):
@@ -310,7 +310,7 @@ def test_other_scorers_hold_nothing_back() -> None:
 
 
 def test_a_closed_scorer_takes_nothing() -> None:
-    """After close, submitting is an error and closing again is none."""
+    """After closing, submitting is an error, and closing again is none."""
     made = Batcher(LengthScorer())
     made.close()
     made.close()
@@ -325,7 +325,7 @@ def test_nothing_is_nothing() -> None:
 
 
 def test_any_thread_may_submit() -> None:
-    """Many threads at once: every item is scored once, and each caller gets its own scores."""
+    """Many threads may submit at once: every item is scored once, for its own caller."""
     scorer = LengthScorer()
     scorer.gate.set()
     with batcher(scorer) as made, ThreadPoolExecutor(8) as pool:

@@ -1,4 +1,4 @@
-"""Checkpoint folders: what is written is read, and what is wrong with a folder is said."""
+"""Checkpoint folders: they are read as written, and faults in them are reported."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def tiny(tmp_path: Path) -> Path:
 
 
 def change(folder: Path, edit: Callable[[Any], Any]) -> None:
-    """Rewrites calibrator.json."""
+    """Rewrite calibrator.json."""
     path = folder / "calibrator.json"
     path.write_text(json.dumps(edit(json.loads(path.read_text()))))
 
@@ -47,7 +47,7 @@ def change(folder: Path, edit: Callable[[Any], Any]) -> None:
 
 
 def test_a_configuration_survives_its_file(tmp_path: Path) -> None:
-    """All that makes scores what they are is in calibrator.json, and read again as it was."""
+    """A configuration is read from calibrator.json as it was written."""
     config = CheckpointConfig(
         name="größe",
         weights_sha256="ab" * 32,
@@ -64,7 +64,7 @@ def test_a_configuration_survives_its_file(tmp_path: Path) -> None:
 
 
 def test_without_recalibration_there_is_none(tmp_path: Path) -> None:
-    """A checkpoint may give its raw scores as confidences; its name says so."""
+    """A checkpoint without a recalibration has none, and its version says so."""
     config = CheckpointConfig(name="raw", weights_sha256="0123456789abcdef")
     write_config(tmp_path, config)
     assert read_config(tmp_path).recalibration is None
@@ -72,7 +72,7 @@ def test_without_recalibration_there_is_none(tmp_path: Path) -> None:
 
 
 def test_the_version_names_weights_and_recalibration() -> None:
-    """B03's provenance: other weights or another curve have another name."""
+    """The version names weights and recalibration, so that another curve has another name (B03)."""
     platt = Platt(0.5, 0.1)
     one = CheckpointConfig(name="x", weights_sha256="a" * 64, recalibration=platt)
     assert one.version == f"x@aaaaaaaa+{platt.name}"
@@ -112,7 +112,7 @@ def with_(**changes: Any) -> Callable[[Any], Any]:
 def test_a_wrong_configuration_is_refused(
     tiny: Path, edit: Callable[[Any], Any], message: str
 ) -> None:
-    """An unknown or incomplete calibrator.json is a CheckpointError that names the fault."""
+    """An unknown or incomplete calibrator.json is refused, and the error names the fault."""
     change(tiny, edit)
     with pytest.raises(CheckpointError, match=re.escape(message)):
         read_config(tiny)
@@ -122,7 +122,7 @@ def test_a_wrong_configuration_is_refused(
 
 @pytest.mark.parametrize("content", [b"", b"{", b"not json", b"\xff\xfe", b"[" * 100_000])
 def test_a_configuration_that_is_no_json_is_refused(tiny: Path, content: bytes) -> None:
-    """The sentence names the file that cannot be read."""
+    """A calibrator.json that is no JSON is refused with its file name."""
     (tiny / "calibrator.json").write_bytes(content)
     with pytest.raises(CheckpointError, match=r"calibrator\.json cannot be read"):
         read_config(tiny)
@@ -132,7 +132,7 @@ def test_a_configuration_that_is_no_json_is_refused(tiny: Path, content: bytes) 
 
 
 def test_a_checkpoint_survives_its_folder(tiny: Path) -> None:
-    """Saved and loaded, it has its configuration and scores as before."""
+    """A checkpoint that is saved and loaded has the same configuration and scores."""
     scorer = load_embedded(tiny)
     assert scorer.config.source_models == CONFIG.source_models
     assert scorer.name == f"tiny@{sha256_of(tiny / 'model.safetensors')[:8]}+{Platt(0.8, 0.1).name}"
@@ -141,7 +141,7 @@ def test_a_checkpoint_survives_its_folder(tiny: Path) -> None:
 
 @pytest.mark.parametrize("name", ["calibrator.json", "model.safetensors", "tokenizer.json"])
 def test_a_missing_file_is_named(tiny: Path, name: str) -> None:
-    """Half a checkpoint is none."""
+    """A missing file is refused by its name."""
     (tiny / name).unlink()
     with pytest.raises(CheckpointError, match=f"{re.escape(str(tiny))}.*({name}|No such file)"):
         load_embedded(tiny)
@@ -149,14 +149,14 @@ def test_a_missing_file_is_named(tiny: Path, name: str) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"garbage"])
 def test_a_damaged_tokenizer_is_refused(tiny: Path, content: bytes) -> None:
-    """The tokenizer is part of what makes scores what they are."""
+    """A damaged tokenizer is refused."""
     (tiny / "tokenizer.json").write_bytes(content)
     with pytest.raises(CheckpointError, match="cannot be read"):
         load_embedded(tiny)
 
 
 def test_other_weights_than_named_are_refused(tiny: Path) -> None:
-    """Weights that were exchanged or damaged on the way are told by their hash."""
+    """Weights with another SHA-256 than the configuration's are refused."""
     with (tiny / "model.safetensors").open("ab") as stream:
         stream.write(b"x")
     with pytest.raises(CheckpointError, match="sha256 differs"):
@@ -164,7 +164,7 @@ def test_other_weights_than_named_are_refused(tiny: Path) -> None:
 
 
 def test_weights_that_are_no_safetensors_are_refused(tiny: Path) -> None:
-    """The right hash of a wrong file does not help; nothing in it is executed."""
+    """A file that is no safetensors is refused, even if its hash is right."""
     (tiny / "model.safetensors").write_bytes(b"no tensors")
     change(tiny, with_(weights_sha256=sha256_of(tiny / "model.safetensors")))
     with pytest.raises(CheckpointError, match="cannot be read"):
@@ -191,7 +191,7 @@ def reshape_one(state: dict[str, Floats]) -> None:
 def test_weights_that_do_not_match_are_refused(
     tiny: Path, damage: Callable[[dict[str, Floats]], None]
 ) -> None:
-    """Missing, unknown and misshapen weights are no warning: the scores would be made up."""
+    """Missing, unknown and misshapen weights are refused."""
     weights = tiny / "model.safetensors"
     state = load_file(weights)
     damage(state)
@@ -205,20 +205,20 @@ def test_weights_that_do_not_match_are_refused(
 
 
 def test_a_folder_is_its_own_name(tiny: Path) -> None:
-    """A path with or without a tilde leads to the folder."""
+    """The path of a folder is resolved to itself."""
     assert resolve_checkpoint(str(tiny)) == tiny
 
 
 @pytest.mark.parametrize("name", ["nowhere", "./nowhere", "/no/where", "~/nowhere", "a/b/c", ""])
 def test_a_folder_that_is_not_there_is_no_hub_name(name: str) -> None:
-    """What looks like a path is never looked for in the network."""
+    """A missing path is refused without a look-up in the network."""
     with pytest.raises(CheckpointError, match=r"no checkpoint folder|has no calibrator"):
         read_config(resolve_checkpoint(name))
 
 
 @pytest.mark.parametrize("name", ["fake:0", "fake:0.73", "fake:1"])
 def test_fake_scorers(name: str) -> None:
-    """A fake gives everything the number in its name, which says that it is one."""
+    """A fake scorer gives the number in its name."""
     check_checkpoint(name)
     scorer = load_scorer(name)
     assert scorer == FakeScorer(float(name[5:]))
@@ -227,14 +227,14 @@ def test_fake_scorers(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["fake:", "fake:x", "fake:1.01", "fake:-0.1", "fake:nan"])
 def test_fakes_without_a_probability_are_refused(name: str) -> None:
-    """A number outside 0 to 1 is no confidence."""
+    """A fake scorer's number must be from 0 to 1."""
     for load in (check_checkpoint, load_scorer):
         with pytest.raises(CheckpointError, match="fake:P with P from 0 to 1"):
             load(name)
 
 
 def test_a_hub_name_without_network_is_a_hub_error(tmp_path: Path) -> None:
-    """G02: weights that are not here and cannot be downloaded are told quickly, in a sentence."""
+    """Without a network an unknown hub name is refused quickly, with a hint (G02)."""
     code = "from calibrator import check_checkpoint; check_checkpoint('nobody/no-such-checkpoint')"
     env = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)}
     done = subprocess.run(
@@ -251,7 +251,7 @@ def test_a_hub_name_without_network_is_a_hub_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["labels", "source_models", "benchmarks"])
 @pytest.mark.parametrize("given", ["text", None, {"a": 1}, [["a"]], [{"a": 1}], [1]])
 def test_names_that_are_no_texts_are_refused(tmp_path: Path, name: str, given: object) -> None:
-    """A checkpoint whose lists of names hold anything else is refused, not stumbled over."""
+    """A list of names that holds anything but texts is refused."""
     values = json.loads((resolve_checkpoint("embedded") / "calibrator.json").read_text())
     (tmp_path / "calibrator.json").write_text(json.dumps(values | {name: given}))
     with pytest.raises(CheckpointError, match=f"{name} must be a list of texts"):

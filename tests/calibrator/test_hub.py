@@ -1,4 +1,4 @@
-"""Models by name: once from the network, then offline, always the same revision (G02)."""
+"""Models by name: downloaded once, then used offline, always in the same revision (G02)."""
 
 from __future__ import annotations
 
@@ -74,24 +74,25 @@ def run(hub: ModelHub, tmp_path: Path) -> Callable[..., subprocess.CompletedProc
 def test_the_released_name_downloads_once_and_works_offline(
     hub: ModelHub, run: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
-    """`Pinocchio("KevinDavidHayes/pinocchio-0.8b")`: adapter and base, data alone, then no network.
-    W01: with the preset of the release, since that repository has no calibrator.json.
+    """The released name downloads adapter and base once, without pickles, and then works offline.
+
+    That repository has no calibrator.json, so the release's preset is used (W01).
     """
     first = run(SCORE, NAME)
     assert first.returncode == 0, first.stderr
     assert first.stdout.startswith("pinocchio-0.8b@")
     assert not list((tmp_path / "hub").rglob("training_args.bin"))
     assert not any(path.endswith(".bin") for path in hub.asked)
-    asked = hub.asked_for_models()
+    downloads = hub.asked_for_models()
     assert run(SCORE, NAME, offline=True).stdout == first.stdout
     assert run(VERSION, NAME).stdout.strip() == first.stdout.split()[0]
-    assert hub.asked_for_models() == asked
+    assert hub.asked_for_models() == downloads
 
 
 def test_a_name_stays_at_its_first_revision(
     hub: ModelHub, run: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
-    """What is published later is not taken unasked; a revision can be asked for by name."""
+    """A name stays at its first revision; another one can be asked for by name."""
     [old, new] = list(hub.repositories[NAME].commits)[:2]
     made = hub.repositories[NAME].commits.pop(new)
     first = run(VERSION, NAME)
@@ -107,7 +108,7 @@ def test_a_name_stays_at_its_first_revision(
 def test_what_the_hub_does_not_have_is_told(
     run: Callable[..., subprocess.CompletedProcess[str]], name: str
 ) -> None:
-    """One sentence with the name, and what can be done."""
+    """A name or revision that the hub lacks is refused with the name and a hint."""
     failed = run(VERSION, name)
     assert failed.returncode == 1
     assert failed.stderr.splitlines()[-1].startswith(f"calibrator.errors.HubError: {name!r} is")
@@ -117,7 +118,7 @@ def test_what_the_hub_does_not_have_is_told(
 def test_a_base_that_cannot_be_had_is_no_matter_of_the_embedded_calibrator(
     run: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:
-    """`train` needs a base: the error names the option for one that is here."""
+    """If the base for training is missing, the error names the option --base."""
     failed = run(BEGINNING, "nobody/nothing")
     assert failed.stderr.splitlines()[-1].endswith("or name a folder with --base")
 
@@ -125,7 +126,7 @@ def test_a_base_that_cannot_be_had_is_no_matter_of_the_embedded_calibrator(
 def test_without_a_network_the_first_use_fails_clearly(
     run: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:
-    """Nothing half downloaded is taken for a checkpoint."""
+    """Without a network the first use fails with a HubError."""
     failed = run(VERSION, NAME, offline=True)
     assert failed.returncode == 1
     assert "HubError" in failed.stderr
@@ -145,5 +146,5 @@ def test_without_a_network_the_first_use_fails_clearly(
     ],
 )
 def test_names_are_told_from_folders(name: str, is_name: bool) -> None:
-    """Only `owner/name` may reach the network."""
+    """Only `owner/name` is a name of the hub."""
     assert is_hub_name(name) is is_name

@@ -49,7 +49,7 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Pinocchio:
 
 
 def test_two_lines() -> None:
-    """G01-G03: a constructor and `score` with an OpenAI response give a float."""
+    """A constructor and `score` with an OpenAI response give a float (G01-G03)."""
     judge = Pinocchio("fake:0.73")
     p_correct = judge.score(ChatCompletion(**completion("8,611 m")), messages=MESSAGES)
     assert p_correct == 0.73
@@ -57,7 +57,7 @@ def test_two_lines() -> None:
 
 
 def test_every_form_of_a_reply_is_the_same_reply(judge: Pinocchio) -> None:
-    """An openai object, its dict, its message and its text have one score."""
+    """An openai object, its dict, its message and its text have the same score."""
     reply = completion("8,611 m")
     parsed = ChatCompletion(**reply)
     forms = [parsed, reply, parsed.choices[0].message, reply["choices"][0]["message"], "8,611 m"]
@@ -65,7 +65,7 @@ def test_every_form_of_a_reply_is_the_same_reply(judge: Pinocchio) -> None:
 
 
 def test_every_form_of_a_question_is_the_same_question(judge: Pinocchio) -> None:
-    """G05: messages, openai's message objects, plain text and `question=` mean the same."""
+    """Messages, plain text and `question=` have the same score (G05)."""
     scores = {
         judge.score("8,611 m", messages=MESSAGES),
         judge.score("8,611 m", messages="How high is K2?"),
@@ -77,10 +77,10 @@ def test_every_form_of_a_question_is_the_same_question(judge: Pinocchio) -> None
 
 
 def test_the_other_apis_replies_are_the_same_reply(judge: Pinocchio) -> None:
-    """A response (/v1/responses) and a text completion have the score, and the name, of chat's."""
+    """A response of /v1/responses and a text completion have the score of chat's reply."""
     known = judge.score("8,611 m", messages=MESSAGES, source_model="known-model")
     part = {"type": "output_text", "text": "8,611 m", "annotations": []}
-    said = {"type": "message", "id": "m", "role": "assistant", "status": "completed"}
+    message = {"type": "message", "id": "m", "role": "assistant", "status": "completed"}
     response = Response.model_validate(
         {
             "id": "resp_1",
@@ -88,7 +88,7 @@ def test_the_other_apis_replies_are_the_same_reply(judge: Pinocchio) -> None:
             "created_at": 1,
             "status": "completed",
             "model": "known-model",
-            "output": [{**said, "content": [part]}],
+            "output": [{**message, "content": [part]}],
             "parallel_tool_calls": True,
             "tool_choice": "auto",
             "tools": [],
@@ -110,17 +110,18 @@ def test_the_other_apis_replies_are_the_same_reply(judge: Pinocchio) -> None:
 
 
 def test_a_conversation_may_hold_openai_objects(judge: Pinocchio) -> None:
-    """The assistant's earlier message can be passed on as the client returned it."""
+    """A message of an openai client may be passed on in `messages`."""
     earlier = ChatCompletionMessage(role="assistant", content="K2?")
     dumped = {"role": "assistant", "content": "K2?"}
     one, other = (
-        judge.score("yes", messages=[*MESSAGES, said, *MESSAGES]) for said in (earlier, dumped)
+        judge.score("yes", messages=[*MESSAGES, message, *MESSAGES])
+        for message in (earlier, dumped)
     )
     assert one == other
 
 
 def test_several_choices_have_several_scores(judge: Pinocchio) -> None:
-    """With n > 1, `scores` gives each choice its own number and `score` that of the first."""
+    """With n > 1 `scores` gives each choice's number and `score` the first one's."""
     for reply in (completion(*ANSWERS), ChatCompletion(**completion(*ANSWERS))):
         found = judge.scores(reply, messages=MESSAGES)
         alone = [judge.score(answer, messages=MESSAGES) for answer in ANSWERS]
@@ -130,7 +131,7 @@ def test_several_choices_have_several_scores(judge: Pinocchio) -> None:
 
 
 def test_many_at_once(judge: Pinocchio) -> None:
-    """G05: `score_batch` takes keyword mappings and items, keeps their order and any number."""
+    """`score_batch` takes mappings and items in any number and keeps their order (G05)."""
     answers = [ANSWERS[i % 3] + "!" * i for i in range(70)]
     batch = [
         Item("How high is K2?", answer)
@@ -144,8 +145,9 @@ def test_many_at_once(judge: Pinocchio) -> None:
 
 
 def test_a_data_frame_is_judged_row_by_row(judge: Pinocchio) -> None:
-    """Columns are the arguments of `score`, `model` among them; empty cells and other columns are
-    passed over; a frame without replies is refused with its columns.
+    """A data frame is scored row by row, with columns named as the arguments of `score`.
+
+    Empty cells and other columns are ignored; a frame without replies is refused with its columns.
     """
     rows = [
         {"question": "What is 2+2?", "response": "4", "model": "gpt-4o", "correct": 1},
@@ -160,7 +162,7 @@ def test_a_data_frame_is_judged_row_by_row(judge: Pinocchio) -> None:
 
 
 def test_tags_are_used_where_they_are_known(judge: Pinocchio) -> None:
-    """B03, W05: the response's model is the source model; unless known, it changes nothing."""
+    """A known source model changes the score, an unknown one does not (B03, W05)."""
     plain = judge.score("8,611 m", messages=MESSAGES)
     assert judge.score(completion("8,611 m"), messages=MESSAGES) == plain
     known = judge.score(completion("8,611 m", model="known-model"), messages=MESSAGES)
@@ -173,7 +175,7 @@ def test_tags_are_used_where_they_are_known(judge: Pinocchio) -> None:
 
 
 def test_tools_and_calls_are_judged(judge: Pinocchio) -> None:
-    """Tool calls are the answer, and the tools that were offered are part of the question."""
+    """Tool calls count as the answer, and offered tools as part of the question."""
     function = {"name": "height", "arguments": '{"of": "K2"}'}
     reply = completion("")
     reply["choices"][0]["message"] |= {
@@ -188,7 +190,7 @@ def test_tools_and_calls_are_judged(judge: Pinocchio) -> None:
 
 
 def test_refusals_and_empty_replies_are_answers(judge: Pinocchio) -> None:
-    """D03: they have a score like any other reply."""
+    """Refusals and empty replies have a score (D03)."""
     reply = completion("")
     assert 0 < judge.score(reply, messages=MESSAGES) < 1
     reply["choices"][0]["message"] |= {"content": None, "refusal": "I cannot."}
@@ -218,7 +220,7 @@ def test_refusals_and_empty_replies_are_answers(judge: Pinocchio) -> None:
     ],
 )
 def test_what_cannot_be_judged_is_a_value_error(arguments: dict[str, Any], message: str) -> None:
-    """A missing or unreadable question or answer is told in a sentence, alone and in a batch."""
+    """A missing or unreadable question or answer is a ValueError, alone and in a batch."""
     judge = Pinocchio("fake:0.73")
     with pytest.raises(ValueError, match=message):
         judge.score(**arguments)
@@ -226,19 +228,19 @@ def test_what_cannot_be_judged_is_a_value_error(arguments: dict[str, Any], messa
         judge.score_batch([arguments])
 
 
-def asked_with(url: str) -> list[dict[str, Any]]:
+def messages_with(url: str) -> list[dict[str, Any]]:
     parts = [{"type": "text", "text": "What?"}, {"type": "image_url", "image_url": {"url": url}}]
     return [{"role": "user", "content": parts}]
 
 
-SEEN = asked_with(data_url(PNG))
+SEEN = messages_with(data_url(PNG))
 
 
 def test_images_are_not_scored() -> None:
-    """B01: a text calibrator says that it has no number, and why."""
+    """A text calibrator refuses images with the reason (B01)."""
     judge, item = Pinocchio("fake:0.73"), Item("What?", "a", images=(PNG,))
     for score in (
-        lambda: judge.score("a", messages=asked_with("data:")),
+        lambda: judge.score("a", messages=messages_with("data:")),
         lambda: judge.scores("a", messages=SEEN),
         lambda: judge.score_batch([item]),
         lambda: judge.score_image("a red square", PNG),
@@ -249,7 +251,7 @@ def test_images_are_not_scored() -> None:
 
 
 def test_images_may_be_ignored() -> None:
-    """Whoever asks for it gets a number for the text alone."""
+    """With `ignore_images` the text alone is scored."""
     judge = Pinocchio("fake:0.73", ignore_images=True)
     assert judge.score("a", messages=SEEN) == 0.73
     assert judge.score_batch([Item("What?", "a", images=(PNG,))]) == [0.73]
@@ -257,14 +259,14 @@ def test_images_may_be_ignored() -> None:
 
 @pytest.fixture
 def sighted(monkeypatch: pytest.MonkeyPatch) -> tuple[Pinocchio, SightedScorer]:
-    """Return a judge whose calibrator reads images, and the calibrator."""
+    """Return a judge whose calibrator reads images, and that calibrator."""
     scorer = SightedScorer()
     monkeypatch.setattr("calibrator.pinocchio.load_scorer", lambda *_: scorer)
     return Pinocchio(), scorer
 
 
 def test_images_are_shown(sighted: tuple[Pinocchio, SightedScorer]) -> None:
-    """B01, F06: a calibrator that reads images gets those of the messages, for every choice."""
+    """A calibrator that reads images gets those of the messages for every choice (B01, F06)."""
     judge, scorer = sighted
     assert judge.score("p=0.9", messages=SEEN) == 0.9
     assert judge.scores(completion("p=0.1", "p=0.2"), messages=SEEN) == [0.1, 0.2]
@@ -275,14 +277,14 @@ def test_images_are_shown(sighted: tuple[Pinocchio, SightedScorer]) -> None:
 def test_the_whole_conversation_reaches_the_calibrator(
     sighted: tuple[Pinocchio, SightedScorer],
 ) -> None:
-    """Also the system message, which the question leaves out; each message is the caller's own."""
+    """The calibrator gets all messages, the system message too, as the caller's own objects."""
     judge, scorer = sighted
-    said = [{"role": "system", "content": "Refunds: 30 days."}, *MESSAGES]
-    judge.score("p=0.9", messages=said)
-    judge.scores(completion("p=0.1", "p=0.2"), messages=said)
-    judge.score_batch([{"response": "p=0.3", "messages": said}])
-    assert [list(item.messages) for item in scorer.seen] == [said] * 4
-    assert all(item.messages[0] is said[0] for item in scorer.seen)
+    messages = [{"role": "system", "content": "Refunds: 30 days."}, *MESSAGES]
+    judge.score("p=0.9", messages=messages)
+    judge.scores(completion("p=0.1", "p=0.2"), messages=messages)
+    judge.score_batch([{"response": "p=0.3", "messages": messages}])
+    assert [list(item.messages) for item in scorer.seen] == [messages] * 4
+    assert all(item.messages[0] is messages[0] for item in scorer.seen)
     judge.score("p=0.9", question="How high is K2?")
     assert scorer.seen[-1].messages == ()
 
@@ -294,25 +296,25 @@ def test_the_whole_conversation_reaches_the_calibrator(
 def test_nothing_is_fetched(
     sighted: tuple[Pinocchio, SightedScorer], url: str, reason: str
 ) -> None:
-    """An image that did not come along, or is none, has no number and a word."""
+    """An image behind a URL, or one that is no image, is refused and not fetched."""
     with pytest.raises(NotScorableError) as caught:
-        sighted[0].score("a", messages=asked_with(url))
+        sighted[0].score("a", messages=messages_with(url))
     assert caught.value.reason == reason
 
 
 def test_an_image_is_judged_by_its_prompt(sighted: tuple[Pinocchio, SightedScorer]) -> None:
-    """R01: what a text-to-image model drew is the visual question whether it depicts the prompt."""
+    """A generated image is scored by asking whether it depicts its prompt (R01)."""
     judge, scorer = sighted
     judge.score_image("two cats", PNG, source_model="flux-2")
     [item] = scorer.seen
-    asked = "Does this image accurately depict: *two cats*?"
-    assert item == Item(asked, "Yes", "flux-2", images=(PNG,))
+    question = "Does this image accurately depict: *two cats*?"
+    assert item == Item(question, "Yes", "flux-2", images=(PNG,))
     with pytest.raises(NotScorableError):
         judge.score_image("two cats", b"%PDF-1.7")
 
 
 def test_a_recalibration_corrects_the_scores(tmp_path: Path) -> None:
-    """As with `pinocchio score --recalibration`; one that is for another calibrator is refused."""
+    """A recalibration corrects the scores; one for another calibrator is refused."""
     rows = [replace(row, question_id=str(at)) for at, row in enumerate(labelled(200, seed=1))]
     scores = [0.8 if row.correct else 0.6 for row in rows]
     curve = fit_recalibration(rows, np.array(scores), calibrator="fake:0.73")
@@ -339,13 +341,13 @@ def test_a_recalibration_corrects_the_scores(tmp_path: Path) -> None:
 def test_a_wrong_argument_is_named(
     arguments: dict[str, Any], error: type[Exception], message: str
 ) -> None:
-    """Nothing is accepted and ignored, also where the calibrator computes on the CPU anyway."""
+    """A wrong argument is refused by its name."""
     with pytest.raises(error, match=message):
         Pinocchio(**arguments)
 
 
 def test_a_checkpoint_that_is_not_there_is_named(tmp_path: Path) -> None:
-    """G02: the constructor fails with a sentence, not the first score; a Path is a name too."""
+    """A missing checkpoint is refused by the constructor, as text or Path (G02)."""
     for name in (str(tmp_path / "nowhere"), tmp_path / "nowhere"):
         with pytest.raises(CheckpointError, match="there is no checkpoint folder"):
             Pinocchio(name)

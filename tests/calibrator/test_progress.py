@@ -1,4 +1,4 @@
-"""Progress of long work: lines where nobody sees a bar, with an honest time left."""
+"""Progress of long work: lines on stderr if it is no terminal, with an honest time left."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from calibrator.commands.progress import Progress, duration_text
 
 
 class Clock:
-    """Seconds that pass when a test says so."""
+    """A clock that tests set forward."""
 
     now = 0.0
 
@@ -23,22 +23,22 @@ class Clock:
 
 
 def test_lines_say_how_far_it_is_and_how_long_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
-    """The first line comes after seconds, the next ones twice a minute; stdout stays clean."""
+    """Lines come after some seconds, then twice a minute, and stdout has none."""
     clock = Clock()
     with Progress("scoring", 1_000, is_terminal=False, clock=clock) as progress:
         for _ in range(10):
             progress.advance(100)
             clock.now += 8.0
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.splitlines() == [
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.splitlines() == [
         "scoring: 200 of 1,000 (20%), 64 s left",
         "scoring: 600 of 1,000 (60%), 32 s left",
     ]
 
 
 def test_what_was_kept_makes_nothing_look_fast(capsys: pytest.CaptureFixture[str]) -> None:
-    """800 of 1,000 that were there at once say nothing about the 200 others."""
+    """Items that were there at the start do not count for the time left."""
     clock = Clock()
     with Progress("scoring", 1_000, is_terminal=False, clock=clock) as progress:
         progress.advance(800)
@@ -48,13 +48,13 @@ def test_what_was_kept_makes_nothing_look_fast(capsys: pytest.CaptureFixture[str
 
 
 def on_a_terminal(command: list[str]) -> str:
-    """Return what a command writes to its own terminal."""
+    """Return a command's output on a terminal of its own."""
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
     process = subprocess.Popen(command, stdout=theirs, stderr=theirs, env=environment)
     os.close(theirs)
     written = b""
-    with suppress(OSError):  # Linux's way to say that the other end is closed
+    with suppress(OSError):  # Linux raises it when the other end is closed
         while part := os.read(ours, 4_096):
             written += part
     os.close(ours)
@@ -63,7 +63,7 @@ def on_a_terminal(command: list[str]) -> str:
 
 
 def test_short_work_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
-    """What takes less than a few seconds needs no line."""
+    """Work of a few seconds prints nothing."""
     with Progress("scoring", 10, is_terminal=False, clock=Clock()) as progress:
         for _ in range(10):
             progress.advance()
@@ -71,22 +71,22 @@ def test_short_work_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_terminal_has_a_bar() -> None:
-    """There the bar says it, and sentences stand above it as they are."""
+    """On a terminal there is a bar, with sentences above it."""
     code = (
         "from calibrator.commands.progress import Progress\n"
         "with Progress('scoring', 10) as progress:\n"
         "    progress.say('[a] sentence')\n"
         "    progress.advance(10)\n"
     )
-    told = on_a_terminal([sys.executable, "-c", code])
-    assert "[a] sentence" in told
-    assert "scoring" in told
-    assert "10/10" in told
+    output = on_a_terminal([sys.executable, "-c", code])
+    assert "[a] sentence" in output
+    assert "scoring" in output
+    assert "10/10" in output
 
 
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0.2, "1 s"), (59, "59 s"), (90, "2 min"), (7_200, "2.0 h")]
 )
 def test_durations(seconds: float, text: str) -> None:
-    """As people say them."""
+    """Durations are given in seconds, minutes or hours."""
     assert duration_text(seconds) == text

@@ -1,4 +1,4 @@
-"""The pack `coding-agent` on calls in the manner of coding agents (coding_calls.yaml)."""
+"""The pack `coding-agent` on calls of coding agents (coding_calls.yaml)."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ def call_of(name: str, given: Any, project: str | None = PROJECT) -> ToolCall:
 
 @pytest.mark.parametrize(("rule", "name", "given"), EACH, ids=str)
 def test_each_call_is_decided_by_its_rule(pack: Policy, rule: str, name: str, given: Any) -> None:
-    """Steps inside the project pass; each kind of other step waits, by a rule that names it."""
+    """Each call is decided by its rule: steps inside the project pass, others wait."""
     decision = decide(pack, Facts(None, "m", (call_of(name, given),)))
     assert (decision.rule, decision.action.name) == (rule, "deliver" if rule in PASS else "hold")
 
 
 def test_every_rule_is_tried(pack: Policy) -> None:
-    """There are calls for each rule of the pack."""
+    """The table has calls for each rule of the pack."""
     assert {rule.name for rule in pack.rules} == CALLS.keys()
 
 
 def test_no_score_is_needed(pack: Policy) -> None:
-    """The pack decides without a calibrator, so that no call waits because of one."""
+    """The pack decides without a score."""
     assert not pack.needs_score
 
 
 def test_without_a_project_absolute_paths_are_outside(pack: Policy) -> None:
-    """Where nobody says what the project is, only relative paths are inside."""
+    """Without a known project only relative paths are inside."""
     inside, outside = ({"file_path": path} for path in ("src/a.py", "/srv/app/src/a.py"))
-    told = [
+    actions = [
         decide(pack, Facts(None, "m", (call_of("Read", each, None),))).action.name
         for each in (inside, outside)
     ]
-    assert told == ["deliver", "hold"]
+    assert actions == ["deliver", "hold"]
 
 
 @pytest.mark.parametrize(
@@ -79,13 +79,13 @@ def test_without_a_project_absolute_paths_are_outside(pack: Policy) -> None:
     ],
 )
 def test_commands_are_read_as_a_shell_does(text: str, words: list[list[str]] | None) -> None:
-    """Quotes, escapes, separators and redirections; None for what only running it would tell."""
+    """Commands are split as a shell does; None if only running them would tell."""
     found = simple_commands(text)
     assert words == (None if found is None else [command.words for command in found])
 
 
 def test_files_of_redirections_are_paths() -> None:
-    """What a command is written to counts as a path that it names."""
+    """Files of redirections count as paths of a command."""
     assert paths_in("echo a >> /etc/x 2>/dev/null") == ["/etc/x", "/dev/null", "echo", "a"]
 
 
@@ -106,7 +106,7 @@ def test_files_of_redirections_are_paths() -> None:
     ],
 )
 def test_paths_that_leave_the_project(path: str, is_outside: bool) -> None:
-    """A path is outside by its name alone, whatever it would be on a disk."""
+    """A path is outside by its name alone, whatever is on the disk."""
     assert leaves(path, PROJECT) is is_outside
 
 
@@ -114,7 +114,7 @@ def test_paths_that_leave_the_project(path: str, is_outside: bool) -> None:
     "text", ["$(cat <<'A'\n" * 2_000, "'" * 19_999, "a;" * 9_999, "\\" * 19_999]
 )
 def test_hostile_commands_take_linear_time(text: str) -> None:
-    """The longest command that is read takes a moment, however it is made."""
+    """Hostile commands of the greatest length are read within half a second."""
     begun = time.process_time()
     simple_commands(text)
     assert time.process_time() - begun < 0.5

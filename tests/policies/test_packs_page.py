@@ -1,4 +1,4 @@
-"""policies/packs.md says of each pack what `pinocchio replay` says on the demo and on the calls."""
+"""The figures of policies/packs.md are those of `pinocchio replay`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[ScoredRow
 
 
 def table(title: str) -> dict[str, list[str]]:
-    """Return the cells of a table of the page, by the pack that its line begins with."""
+    """Return the cells of a table of the page, by the pack at the line's start."""
     part = PAGE[PAGE.index(f"## On {title}") :].split("\n## ")[0]
     lines = [line for line in part.splitlines() if line.startswith("| `")]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
@@ -46,7 +46,7 @@ def table(title: str) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("title", [*MAKERS, "test rows"])
 def test_every_pack_has_its_line(title: str) -> None:
-    """None is left out where it has something to decide."""
+    """Every pack has its line in each table, except those with nothing to decide on calls."""
     on_calls = {"observe", "helpdesk", "agent-tools", "doubtful-calls"}
     expected = on_calls if "calls" in title else set(pack_names())
     assert set(table(title)) == expected
@@ -54,7 +54,7 @@ def test_every_pack_has_its_line(title: str) -> None:
 
 @pytest.mark.parametrize("title", list(MAKERS))
 def test_the_figures_are_what_replay_says(title: str, scored: dict[str, list[ScoredRow]]) -> None:
-    """How many replies are delivered and how many of those are wrong; the rest is what happens."""
+    """The page's numbers of delivered and wrong replies are those of the replay."""
     rows = [row.exchange() for row in scored[title]]
     for pack, (delivered, wrong, rest, _) in table(title).items():
         outcome = replay(load_policy(pack), rows).after

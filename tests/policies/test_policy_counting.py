@@ -1,4 +1,4 @@
-"""Counts are written as people say them: one thing, two things."""
+"""Counts agree with their nouns: 1 label, 2 labels."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ ROOT = Path(__file__).parents[2]
     ],
 )
 def test_a_count_agrees_with_its_noun(count: int, words: tuple[str, ...], told: str) -> None:
-    """Thousands are set apart."""
+    """A count agrees with its noun, and thousands are separated."""
     assert plural(count, *words) == told
 
 
 def test_pages_count_alike() -> None:
-    """The console's filter is the same function."""
+    """The console's filter counts in the same way."""
     filters = _templates().filters
     assert filters["counted"](1.2, "label") == "1 label"
     assert filters["counted"](3, "reply", "replies") == "3 replies"
@@ -39,7 +39,7 @@ NOUNS = "verdicts|labels|replies|rows|entries|exchanges|fixtures|conversations|q
 
 
 def test_no_command_writes_a_bare_plural() -> None:
-    """A number that may be 1 goes through `plural` in what commands and the console print."""
+    """Commands and the console write counts with `plural`."""
     bare = re.compile(rf'f"[^"]*\{{[\w.]+(:,)?\}} ({NOUNS})\b')
     allowed = re.compile(r"of \{|LEAST_|_of_")
     found = [

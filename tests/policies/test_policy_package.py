@@ -1,4 +1,4 @@
-"""The package as a whole: what it exports, what it imports, how its errors look."""
+"""The package policies: its exports, imports and errors."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ def imported_packages(path: Path) -> set[str]:
 
 
 def test_the_package_needs_nothing_but_pyyaml() -> None:
-    """Policies stay pure: the standard library, PyYAML and the package itself."""
+    """The package imports only the standard library, PyYAML and itself."""
     allowed = {"policies", "yaml", *sys.stdlib_module_names}
     for path in ROOT.glob("*.py"):
         assert imported_packages(path) <= allowed, path.name
 
 
 def test_all_that_is_exported_exists() -> None:
-    """`__all__` is the public interface, each name in it once."""
+    """`__all__` names each existing public name once."""
     assert all(hasattr(policies, name) for name in policies.__all__)
     assert len(set(policies.__all__)) == len(policies.__all__)
     assert (ROOT / "py.typed").is_file()
 
 
 def test_a_problem_reads_as_file_line_and_sentence() -> None:
-    """Line 0 stands for the file as a whole and is not shown."""
+    """A problem reads as file, line and sentence; line 0 is not shown."""
     assert str(Problem("a.yaml", 12, "unknown key 'blow'")) == "a.yaml:12: unknown key 'blow'"
     assert str(Problem("a.yaml", 0, "there is no such file")) == "a.yaml: there is no such file"
 
 
 def test_an_invalid_document_lists_its_problems_by_line() -> None:
-    """One error carries them all, survives pickling, and is a PolicyError."""
+    """An invalid document's error lists its problems by line and survives pickling."""
     problems = [Problem("a.yaml", 3, "third"), Problem("a.yaml", 1, "first")]
     error = InvalidDocumentError(problems)
     assert str(error) == "a.yaml:1: first\na.yaml:3: third"

@@ -1,4 +1,4 @@
-"""The policies that come with the package do what their comments say."""
+"""The shipped packs decide as their comments say."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def supported(support: float, confidence: float = 0.5) -> Facts:
 
 
 def test_the_packs_are_found_by_name() -> None:
-    """Each pack's file name is the policy's name."""
+    """The packs are found, and each policy has its file's name."""
     assert pack_names() == (
         "agent-tools",
         "best-of-n",
@@ -54,7 +54,7 @@ def test_the_packs_are_found_by_name() -> None:
 
 @pytest.mark.parametrize("name", pack_names())
 def test_every_pack_says_that_its_thresholds_are_no_guarantee(name: str) -> None:
-    """A shipped threshold is a starting point, and the file says which number to trust."""
+    """Each pack says that its thresholds are no guarantee and which number to trust."""
     path = Path(policies.__file__).parent / "packs" / f"{name}.yaml"
     text = " ".join(path.read_text(encoding="utf-8").replace("#", " ").split())
     assert "not a guarantee" in text or "not guarantees" in text
@@ -62,7 +62,7 @@ def test_every_pack_says_that_its_thresholds_are_no_guarantee(name: str) -> None
 
 
 def test_observe_changes_nothing() -> None:
-    """Observe records what it would hold, and delivers, score or none, stream or not."""
+    """`observe` decides to hold but delivers, with or without a score, also streams."""
     policy = load_policy("observe")
     assert decide(policy, facts(0.1)).action == Hold()
     for confidence in (None, 0.1, 0.9):
@@ -90,15 +90,16 @@ def test_observe_changes_nothing() -> None:
     ],
 )
 def test_helpdesk(given_facts: Facts, rule: str, name: str) -> None:
-    """What is not supported or fails a check is held or asked about, risky tools need to be sure;
-    likeness alone holds nothing.
+    """`helpdesk` holds unsupported text, text that fails a check and unsure risky calls.
+
+    Likeness alone holds nothing.
     """
     decision = decide(load_policy("helpdesk"), given_facts)
     assert (decision.rule, decision.applied.name) == (rule, name)
 
 
 def test_helpdesk_tells_tools_from_text() -> None:
-    """A held tool call is answered with an error, held text with what suits the reply."""
+    """`helpdesk` answers a held call with an error, and unsupported text in another way."""
     policy = load_policy("helpdesk")
     assert decide(policy, facts(0.1, "send_email")).action == Hold("oncall", "error", 1800.0)
     assert decide(policy, supported(0.1)).action == Hold()
@@ -120,19 +121,19 @@ def test_helpdesk_tells_tools_from_text() -> None:
     ],
 )
 def test_rag(given_facts: Facts, rule: str, name: str) -> None:
-    """The documents decide; without any the reply is labelled, never held."""
+    """`rag` decides by the documents; a reply without any is labelled, never held."""
     decision = decide(load_policy("rag"), given_facts)
     assert (decision.rule, decision.applied.name) == (rule, name)
 
 
 def test_second_opinion_facts_asks_about_facts_alone() -> None:
-    """Others are asked where only evidence from outside can tell; what they deny is held."""
+    """`second-opinion-facts` asks only where facts are needed, and holds what others deny."""
     policy = load_policy("second-opinion-facts")
     assert policy.second_opinion is not None
-    asked = [facts(0.3, needs_facts=True), facts(0.3, needs_facts=False), facts(None)]
-    assert [policy.second_opinion.is_wanted(each) for each in asked] == [True, False, False]
-    heard = {"needs_facts": True, "basis": ("opinions", "likeness")}
-    found = [decide(policy, facts(c, **heard)).action for c in (0.39, 0.69, 0.7)]
+    replies = [facts(0.3, needs_facts=True), facts(0.3, needs_facts=False), facts(None)]
+    assert [policy.second_opinion.is_wanted(each) for each in replies] == [True, False, False]
+    denied = {"needs_facts": True, "basis": ("opinions", "likeness")}
+    found = [decide(policy, facts(c, **denied)).action for c in (0.39, 0.69, 0.7)]
     assert found == [Hold(), Annotate("unverified"), Deliver()]
     assert decide(policy, facts(0.01, needs_facts=True)).action == Annotate("unverified")
     assert decide(policy, facts(0.01, needs_facts=False)).action == Deliver()
@@ -141,7 +142,7 @@ def test_second_opinion_facts_asks_about_facts_alone() -> None:
 
 @pytest.mark.parametrize("name", ["helpdesk", "rag", "second-opinion-facts"])
 def test_likeness_alone_holds_no_text(name: str) -> None:
-    """Where nothing about a reply was checked, its confidence withholds nothing."""
+    """A confidence by likeness alone withholds no text."""
     policy = load_policy(name)
     for step in range(101):
         for found in ({}, {"needs_facts": True}, {"familiar": False}, {"act": "refusal"}):
@@ -161,7 +162,7 @@ def test_likeness_alone_holds_no_text(name: str) -> None:
     ],
 )
 def test_agent_tools(given_facts: Facts, rule: str) -> None:
-    """Text flows, also without a score; tool calls are gated."""
+    """`agent-tools` delivers text, also without a score, and holds calls by their rules."""
     decision = decide(load_policy("agent-tools"), given_facts)
     assert decision.rule == rule
     assert decision.applied.name == ("deliver" if rule == "default" else "hold")
@@ -187,7 +188,7 @@ def test_agent_tools(given_facts: Facts, rule: str) -> None:
     ],
 )
 def test_agent_tools_knows_the_common_spellings_of_irreversible_tools(name: str) -> None:
-    """Snake, camel, Pascal, dotted and MCP names of the same verb are all held."""
+    """`agent-tools` knows an irreversible verb in snake, camel, Pascal, dotted and MCP names."""
     decision = decide(load_policy("agent-tools"), facts(0.89, name))
     assert decision.rule == "irreversible tools"
     assert decision.action == Hold("approvals", "error", 1800.0)
@@ -201,7 +202,7 @@ def test_agent_tools_knows_the_common_spellings_of_irreversible_tools(name: str)
     ],
 )
 def test_the_examples_have_three_tiers(name: str, middle: str, last: str) -> None:
-    """Sure text goes out; the rest, all tool calls and what has no score wait for people."""
+    """Both packs deliver sure text; other text, calls and unscored replies wait in two queues."""
     policy = load_policy(name)
     assert decide(policy, facts(0.8)).action == Deliver()
     queues = [
@@ -214,9 +215,9 @@ def test_the_examples_have_three_tiers(name: str, middle: str, last: str) -> Non
 
 
 def test_cascade_asks_a_stronger_model_once() -> None:
-    """Unsure replies of other models are asked again, those of the strong model are delivered."""
+    """`cascade` asks a stronger model once for unsure replies of other models."""
     policy = load_policy("cascade")
-    assert decide(policy, facts(0.59)).action == Deliver()  # it is the strong model's own
+    assert decide(policy, facts(0.59)).action == Deliver()  # a reply of the strong model itself
     unsure = Facts(0.59, "gpt-5-mini")
     assert decide(policy, unsure).action == Escalate("gpt-5.6")
     assert decide(policy, Facts(0.6, "gpt-5-mini")).action == Deliver()
@@ -224,17 +225,17 @@ def test_cascade_asks_a_stronger_model_once() -> None:
 
 
 def test_second_opinion_asks_in_its_band() -> None:
-    """Replies that are neither sure nor hopeless are asked about; the rules look at what comes."""
+    """`second-opinion` asks about replies that are neither sure nor hopeless."""
     policy = load_policy("second-opinion")
     assert policy.second_opinion is not None
-    asked = [policy.second_opinion.is_wanted(facts(c)) for c in (0.3, 0.6, 0.94, 0.96)]
-    assert asked == [False, True, True, False]
+    wanted = [policy.second_opinion.is_wanted(facts(c)) for c in (0.3, 0.6, 0.94, 0.96)]
+    assert wanted == [False, True, True, False]
     found = [decide(policy, facts(c)).action for c in (0.95, 0.7, 0.3, None)]
     assert found == [Deliver(), Annotate("unverified"), Hold(), Hold()]
 
 
 def test_best_of_n_asks_three_times() -> None:
-    """The request is sent three times; where all are very unsure, the surest is held."""
+    """`best-of-n` sends a request three times and holds the surest reply if it is very unsure."""
     policy = load_policy("best-of-n")
     assert policy.ask is not None
     assert policy.ask.models_for(Facts(None, "m")) == ("m", "m", "m")

@@ -1,4 +1,4 @@
-"""What holds for every valid policy and all facts."""
+"""Properties of every valid policy and all facts."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def anew(policy: Policy, given_facts: Facts) -> Decision:
 def test_any_valid_policy_gives_exactly_one_decision_for_any_facts(
     policy: Policy, given_facts: Facts
 ) -> None:
-    """There is a decision, always the same one, and its action is one that stands in the policy."""
+    """Any facts give one decision, always the same, with an action of the policy."""
     decision = anew(policy, given_facts)
     assert anew(policy, given_facts) == decision == decide(policy, given_facts)
     places = {rule.name: rule.then for rule in policy.rules}
@@ -59,7 +59,7 @@ def test_any_valid_policy_gives_exactly_one_decision_for_any_facts(
 def test_a_rule_below_changes_nothing_that_matched_above(
     document: dict[str, Any], rule: dict[str, Any], is_shadow: bool, given_facts: Facts
 ) -> None:
-    """With one more rule at the end, whatever a rule decided is decided as before."""
+    """One more rule at the end does not change what a rule above decided."""
     longer = deepcopy(document)
     longer["rules"].append({"name": "below", **rule, "shadow": is_shadow})
     if "max_error" in rule["when"].get("confidence", {}):
@@ -82,7 +82,7 @@ def test_a_rule_below_changes_nothing_that_matched_above(
 def test_a_stricter_threshold_never_delivers_more(
     threshold: int, stricter: int, is_allowed: bool, then: str, given_facts: Facts
 ) -> None:
-    """A higher threshold, in a rule that delivers above it or restrains below it, delivers less."""
+    """A higher threshold never delivers more."""
 
     def policy(percent: int) -> Policy:
         confidence = "at_least" if is_allowed else "below"
@@ -103,7 +103,7 @@ def test_a_stricter_threshold_never_delivers_more(
 def test_parallel_calls_are_as_strict_as_the_strictest_of_them(
     policy: Policy, given_facts: Facts
 ) -> None:
-    """No call gets through beside others that would not get through alone."""
+    """Parallel calls are decided at least as strictly as the strictest of them alone."""
     decision = decide(policy, given_facts)
     each = decide_calls(policy, given_facts)
     assert len(each) == len(given_facts.tools)
@@ -113,7 +113,7 @@ def test_parallel_calls_are_as_strict_as_the_strictest_of_them(
 
 @given(policies, facts)
 def test_the_explanation_agrees_with_the_decision(policy: Policy, given_facts: Facts) -> None:
-    """The one rule that is said to match is the one that decided, for all calls and each alone."""
+    """The explanation's deciding rule is that of the decision."""
     given_facts.tools = given_facts.tools[:1]
     explanation = explain(policy, given_facts)
     decision = decide(policy, given_facts)
@@ -143,7 +143,7 @@ narrow_rules = st.fixed_dictionaries(
 def test_a_rule_said_to_be_unreachable_never_decides(
     rules: list[dict[str, Any]], many_facts: list[Facts]
 ) -> None:
-    """The warnings are about what is so: no facts lead to a rule that is said never to match."""
+    """No facts lead to a rule that a warning calls unreachable."""
     named = [{"name": f"r{index}"} | rule for index, rule in enumerate(rules)]
     policy = parsed({"version": 1, "name": "p", "rules": named, "default": "hold"})
     messages = [warning.message for warning in lint(policy)]
@@ -159,6 +159,6 @@ def test_a_rule_said_to_be_unreachable_never_decides(
 
 @given(facts)
 def test_facts_survive_being_recorded(given_facts: Facts) -> None:
-    """What a record keeps, also through JSON, is read back as the same facts."""
+    """Facts survive being recorded and read, also through JSON."""
     values = json.loads(json.dumps(facts_as_values(given_facts)))
     assert facts_from_values(values, "record") == given_facts

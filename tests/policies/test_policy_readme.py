@@ -1,4 +1,4 @@
-"""Every example in the README of policies is read, and says what it says it does."""
+"""The examples in the README of policies: each is valid and does what it says."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ def with_rules(rules: str) -> str:
 
 
 def test_every_block_is_looked_at_below() -> None:
-    """Policies, rules and fixtures are all there is."""
+    """Every block is a policy, a list of rules or fixtures."""
     assert sorted([*POLICIES, *RULES, *FIXTURES]) == sorted(BLOCKS)
     assert len(BLOCKS) >= 7
 
 
 @pytest.mark.parametrize("block", POLICIES)
 def test_every_policy_is_read(block: str) -> None:
-    """Whole policies load as they stand."""
+    """Every whole policy loads."""
     assert parse_policy(block, "README.md").name in block
 
 
 @pytest.mark.parametrize("block", RULES)
 def test_every_rule_is_read(block: str) -> None:
-    """Lists of rules load, in their order, and none shadows another."""
+    """Every list of rules loads, and no rule is unreachable."""
     policy = parse_policy(with_rules(block), "README.md")
     assert len(policy.rules) == len(re.findall(r"^- ", block, re.MULTILINE))
     assert not [w for w in lint(policy) if "can never match" in w.message]
 
 
 def test_every_condition_and_action_has_an_example() -> None:
-    """Nothing that the reader knows is left out."""
+    """Every condition and action has an example."""
     rules = [rule for block in RULES for rule in parse_policy(with_rules(block), "p").rules]
     assert {name for rule in rules for name in rule.when.condition_names()} == set(CONDITIONS)
     assert {rule.then.name for rule in rules} == set(SEVERITY)
@@ -54,7 +54,7 @@ def test_every_condition_and_action_has_an_example() -> None:
 
 
 def test_the_fixtures_fit_the_first_policy(tmp_path: Path) -> None:
-    """What they expect is what it does."""
+    """The fixtures fit the first policy."""
     path = tmp_path / "fixtures.yaml"
     path.write_text(FIXTURES[0], encoding="utf-8")
     checked = check_fixtures(parse_policy(POLICIES[0], "README.md"), load_fixtures(path))
@@ -63,7 +63,7 @@ def test_the_fixtures_fit_the_first_policy(tmp_path: Path) -> None:
 
 
 def test_the_python_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    """The block as it stands holds the call and explains itself."""
+    """The Python example runs, holds the call and prints its explanation."""
     (code,) = re.findall(r"^```python\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
     exec(code, {})
     out = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""The pack `agent-tools` on 200 calls in the manner of public agents' tools (tool_calls.yaml)."""
+"""The pack `agent-tools` on 200 calls of public agents' tools (tool_calls.yaml)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TABLE: dict[str, list[Any]] = yaml.safe_load(
 )
 CALLS = [(rule, name, json.dumps(given)) for rule, calls in TABLE.items() for name, given in calls]
 BELOW = {
-    "large amounts": None,  # whatever the confidence
+    "large amounts": None,  # at any confidence
     "commands that cannot be undone": 0.95,
     "irreversible tools": 0.95,
     "changing tools": 0.6,
@@ -32,7 +32,7 @@ def pack() -> Policy:
 
 
 def test_the_table_has_two_hundred_calls_under_the_rules_of_the_pack() -> None:
-    """Each call stands once, under a rule of the pack."""
+    """The table has 200 different calls, under the rules of the pack."""
     assert len(CALLS) == 200
     assert list(TABLE) == [rule.name for rule in pack().rules] == list(BELOW)
     assert Counter((name, given) for _, name, given in CALLS).most_common(1)[0][1] == 1
@@ -40,7 +40,7 @@ def test_the_table_has_two_hundred_calls_under_the_rules_of_the_pack() -> None:
 
 @pytest.mark.parametrize(("rule", "name", "given"), CALLS)
 def test_each_call_is_judged_by_what_it_does(rule: str, name: str, given: str) -> None:
-    """It waits for a person below the confidence of its rule, and goes out from there on."""
+    """A call waits below the confidence of its rule, and is delivered from there on."""
     policy, call = pack(), ToolCall(name, given)
 
     def decided(confidence: float) -> tuple[str, str]:
@@ -57,7 +57,7 @@ def test_each_call_is_judged_by_what_it_does(rule: str, name: str, given: str) -
 
 @pytest.mark.parametrize(("rule", "name", "given"), CALLS)
 def test_a_call_beside_a_harmless_one_is_held_as_well(rule: str, name: str, given: str) -> None:
-    """Calls of one reply are judged each: a search takes nothing with it."""
+    """A call beside a harmless one is held too."""
     calls = (ToolCall("search", '{"q": "x"}'), ToolCall(name, given))
     decision = decide(pack(), Facts(0.39, "m", tools=calls))
     assert isinstance(decision.action, Hold)
@@ -65,7 +65,7 @@ def test_a_call_beside_a_harmless_one_is_held_as_well(rule: str, name: str, give
 
 @pytest.mark.parametrize("name", ["run_shell", "transfer_money", "postgres_query"])
 def test_arguments_that_cannot_be_read_wait(name: str) -> None:
-    """What nobody can read is held as if it were the worst, below the confidence of that rule."""
+    """A call whose arguments cannot be read is held below the confidence of the strictest rule."""
     call = ToolCall(name, '{"command": "ls')
     decision = decide(pack(), Facts(0.89, "m", tools=(call,)))
     assert decision.action == Hold("approvals", "error", decision.action.expires_s)  # type: ignore[union-attr]

@@ -41,7 +41,7 @@ def rows(tmp_path: Path) -> Path:
 
 
 def test_score_adds_to_every_row(rows: Path) -> None:
-    """Each row comes out with a raw score, a confidence and its calibrator, else as it was."""
+    """`score` adds score, confidence and calibrator to each row and changes nothing else."""
     result = run("score", rows, "--calibrator", "fake:0.73")
     assert (result.exit_code, result.stderr) == (0, "")
     added = {"score": 0.73, "confidence": 0.73, "calibrator": "fake:0.73", "tags": "served"}
@@ -51,7 +51,7 @@ def test_score_adds_to_every_row(rows: Path) -> None:
 
 
 def test_score_is_score_and_confidence_the_recalibrated_one(rows: Path, tmp_path: Path) -> None:
-    """With a real checkpoint both numbers are there, and they differ by its curve."""
+    """With a real checkpoint the confidence is the recalibrated score."""
     checkpoint = save_tiny(tmp_path / "tiny")
     result = run("score", rows, "--calibrator", checkpoint, "--device", "cpu")
     first, second = lines(result.stdout)
@@ -61,7 +61,7 @@ def test_score_is_score_and_confidence_the_recalibrated_one(rows: Path, tmp_path
 
 
 def test_score_writes_a_file(rows: Path, tmp_path: Path) -> None:
-    """With -o the rows stand in the file, whole, and nothing else is left beside it."""
+    """With -o the rows are written to the file, and no other file is left."""
     output = tmp_path / "out.jsonl"
     assert run("score", rows, "-o", output, "--calibrator", "fake:0.73").exit_code == 0
     assert len(lines(output.read_text(encoding="utf-8"))) == 2
@@ -69,7 +69,7 @@ def test_score_writes_a_file(rows: Path, tmp_path: Path) -> None:
 
 
 def test_score_packs_what_it_calls_packed(rows: Path, tmp_path: Path) -> None:
-    """A name in .gz is one of gzip's when written too, so that it can be read again."""
+    """An output whose name ends in .gz is gzipped and can be read again."""
     output = tmp_path / "out.jsonl.gz"
     assert run("score", rows, "--calibrator", "fake:0.73", "-o", output).exit_code == 0
     assert len(lines(gzip.decompress(output.read_bytes()).decode())) == 2
@@ -82,7 +82,7 @@ def test_score_packs_what_it_calls_packed(rows: Path, tmp_path: Path) -> None:
 
 
 def test_score_writes_into_a_pipe(rows: Path, tmp_path: Path) -> None:
-    """What is no file is written to, and stays what it is."""
+    """A pipe as output is written to and stays a pipe."""
     os.mkfifo(pipe := tmp_path / "pipe")
     reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE, text=True)
     assert run("score", rows, "--calibrator", "fake:0.73", "-o", pipe).exit_code == 0
@@ -91,7 +91,7 @@ def test_score_writes_into_a_pipe(rows: Path, tmp_path: Path) -> None:
 
 
 def test_score_may_write_over_its_input(rows: Path) -> None:
-    """The input is read before the output is touched, and who reads it meanwhile sees it whole."""
+    """The input may be the output: it is read first and replaced as a whole."""
     before = rows.read_text(encoding="utf-8")
     with rows.open(encoding="utf-8") as reader:
         assert run("score", rows, "-o", rows, "--calibrator", "fake:0.73").exit_code == 0
@@ -100,7 +100,7 @@ def test_score_may_write_over_its_input(rows: Path) -> None:
 
 
 def test_score_writes_over_its_input_only_where_nothing_is_lost(tmp_path: Path) -> None:
-    """A row that cannot be scored would be gone, so the file is left as it is."""
+    """The input is not overwritten if a bad row would be lost."""
     path = write(tmp_path / "rows.jsonl", [{"question": "q", "response": "a"}, {"question": "q"}])
     before = path.read_bytes()
     result = run("score", path, "-o", path, "--calibrator", "fake:0.73")
@@ -110,7 +110,7 @@ def test_score_writes_over_its_input_only_where_nothing_is_lost(tmp_path: Path) 
 
 
 def test_a_folder_is_no_file_to_write(rows: Path, tmp_path: Path) -> None:
-    """`-o out/` makes no file that is called `out`."""
+    """An output that ends with a slash is refused, and no file of that name is made."""
     result = run("score", rows, "-o", f"{tmp_path}/out/", "--calibrator", "fake:0.73")
     assert result.exit_code == 2
     assert "Invalid value for '-o'" in result.stderr
@@ -118,19 +118,19 @@ def test_a_folder_is_no_file_to_write(rows: Path, tmp_path: Path) -> None:
 
 
 def test_a_benchmark_s_name_changes_no_score(tmp_path: Path) -> None:
-    """The embedded calibrator reads no benchmark's name; the output says which tags were used."""
+    """A benchmark's name changes no score, and the output has the tags in use."""
     checkpoint = save_tiny(tmp_path / "tiny")
     row = {"question": "q", "response": "a", "model": "known-model", "benchmark": "gpqa"}
     path = write(tmp_path / "rows.jsonl", [row, {**row, "benchmark": None}])
     for tags in ("served", "all"):
-        given = ("score", path, "--calibrator", checkpoint, "--device", "cpu", "--tags", tags)
-        first, second = lines(run(*given).stdout)
+        arguments = ("score", path, "--calibrator", checkpoint, "--device", "cpu", "--tags", tags)
+        first, second = lines(run(*arguments).stdout)
         assert first["score"] == second["score"]
         assert first["tags"] == tags
 
 
 def test_score_reads_several_files_and_writes_what_evaluate_reads(tmp_path: Path) -> None:
-    """--brief leaves the ids and the numbers, of all files, in order."""
+    """`score --brief` writes ids and numbers of several files, in order."""
     files = [write(tmp_path / f"{n}.jsonl", raw_rows(3, seed=n)) for n in (1, 2)]
     result = run("score", *files, "--brief", "--calibrator", "fake:0.73")
     assert [row["id"] for row in lines(result.stdout)] == ["1-0", "1-1", "1-2", "2-0", "2-1", "2-2"]
@@ -138,12 +138,12 @@ def test_score_reads_several_files_and_writes_what_evaluate_reads(tmp_path: Path
 
 
 def test_brief_scores_need_no_id(tmp_path: Path) -> None:
-    """A row without `id` gets a digest for one, by which `evaluate --scores` finds it again."""
+    """With --brief a row without an id gets a digest by which `evaluate --scores` finds it."""
     row = {"question": "q", "response": "a", "correct": 1}
     rows = [{**row, "id": 7}, row, {**row, "response": "b", "id": None, "correct": 0}]
     path, scores = write(tmp_path / "rows.jsonl", rows), tmp_path / "scores.jsonl"
-    given = ("--brief", "--calibrator", "fake:0.73", "-o", scores)
-    assert run("score", path, *given).exit_code == 0
+    options = ("--brief", "--calibrator", "fake:0.73", "-o", scores)
+    assert run("score", path, *options).exit_code == 0
     found = [one["id"] for one in lines(scores.read_text())]
     assert found[0] == 7
     assert all(re.fullmatch("sha256:[0-9a-f]{24}", id) for id in found[1:])
@@ -153,7 +153,7 @@ def test_brief_scores_need_no_id(tmp_path: Path) -> None:
 
 
 def test_score_reads_gzip(tmp_path: Path) -> None:
-    """Packed rows are unpacked, whatever their name."""
+    """Gzipped rows are read, whatever the file's name."""
     path = tmp_path / "rows.jsonl.gz"
     path.write_bytes(gzip.compress(b'{"question": "q", "response": "a"}\n'))
     result = run("score", path, "--calibrator", "fake:0.73")
@@ -161,7 +161,7 @@ def test_score_reads_gzip(tmp_path: Path) -> None:
 
 
 def test_a_bad_row_is_named_and_the_others_are_scored(tmp_path: Path) -> None:
-    """One line of stderr for each bad row, exit status 1, and every good row in the output."""
+    """Each bad row gives a line on stderr and exit status 1; the good rows are scored."""
     good = {"question": "q", "response": "a"}
     path = write(tmp_path / "rows.jsonl", [good, {"question": "q"}, 5, good])
     output = tmp_path / "out.jsonl"
@@ -176,7 +176,7 @@ def test_a_bad_row_is_named_and_the_others_are_scored(tmp_path: Path) -> None:
 
 
 def test_half_a_surrogate_pair_survives_scoring(tmp_path: Path) -> None:
-    """What JSON can escape and UTF-8 cannot hold is neither an error nor lost."""
+    """Half a surrogate pair is scored and written as it was read."""
     path, output = tmp_path / "rows.jsonl", tmp_path / "out.jsonl"
     path.write_text('{"question": "q \\ud83d", "response": "\\udc00 ü"}\n')
     checkpoint = save_tiny(tmp_path / "tiny")
@@ -205,7 +205,7 @@ def test_half_a_surrogate_pair_survives_scoring(tmp_path: Path) -> None:
 def test_mistakes_are_one_sentence(
     rows: Path, tmp_path: Path, arguments: list[str], message: str
 ) -> None:
-    """A wrong name is told on stderr with exit status 2; no traceback, no output."""
+    """A wrong name gives one sentence, exit status 2 and no output."""
     places = {"rows": rows, "tiny": tmp_path / "tiny", "folder": tmp_path / "folder"}
     places["folder"].mkdir()
     places["link"] = tmp_path / "link.jsonl"
@@ -222,11 +222,11 @@ def test_mistakes_are_one_sentence(
 
 
 def test_a_failure_leaves_the_old_output_alone(rows: Path, tmp_path: Path) -> None:
-    """The target is exchanged when the new file is whole, and not before."""
+    """A failure leaves the old output unchanged."""
     output = tmp_path / "out.jsonl"
     output.write_text("old")
     assert run("score", rows, "-o", output, "--calibrator", "./nowhere").exit_code == 2
-    output.with_name("out.jsonl.partial").mkdir()  # so that writing fails
+    output.with_name("out.jsonl.partial").mkdir()  # makes writing fail
     assert run("score", rows, "-o", output, "--calibrator", "fake:0.73").exit_code == 2
     assert output.read_text() == "old"
 
@@ -234,11 +234,12 @@ def test_a_failure_leaves_the_old_output_alone(rows: Path, tmp_path: Path) -> No
 def test_rows_with_images_are_scored_by_who_reads_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """B01: a calibrator for text leaves such a row out, or scores the text where that is wanted and
-    says so; one that reads images is shown them.
+    """A calibrator for text refuses a row with an image, or ignores the image if told to (B01).
+
+    One that reads images gets them.
     """
-    shown = {"id": 1, "question": "Q", "images": [data_url(PNG)], "response": "p=0.9"}
-    path = write(tmp_path / "rows.jsonl", [shown, {"id": 2, "question": "Q", "response": "p=0.2"}])
+    row = {"id": 1, "question": "Q", "images": [data_url(PNG)], "response": "p=0.9"}
+    path = write(tmp_path / "rows.jsonl", [row, {"id": 2, "question": "Q", "response": "p=0.2"}])
     refused = run("score", path, "--brief", "--calibrator", "fake:0.73")
     assert refused.exit_code == 1
     assert "1: the question has an image; this calibrator reads text only" in refused.stderr
@@ -258,7 +259,7 @@ def test_rows_with_images_are_scored_by_who_reads_them(
 def test_labelled_rows_with_images_are_judged_by_who_reads_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`evaluate` and `recalibrate` show a calibrator what it reads, and name the rows it cannot."""
+    """`evaluate` and `recalibrate` give images to a calibrator that reads them; others refuse."""
     rows = [
         {"id": n, "question": f"Q{n}", "response": f"p=0.{n % 9 + 1}", "correct": n % 2,
          "benchmark": "b", "images": [data_url(PNG)]}
@@ -281,7 +282,7 @@ def test_labelled_rows_with_images_are_judged_by_who_reads_them(
 
 
 def test_training_on_nothing_is_a_sentence(tmp_path: Path) -> None:
-    """Files without a usable row are told, and marked files do not count."""
+    """Training without a usable row is refused; files marked __nc do not count."""
     marked = write(tmp_path / "marked__nc.jsonl", raw_rows(20, seed=1))
     result = run("train", marked, "-o", tmp_path / "run")
     assert result.exit_code == 2
@@ -303,7 +304,7 @@ def test_training_on_nothing_is_a_sentence(tmp_path: Path) -> None:
     ],
 )
 def test_help_is_quick(command: list[str]) -> None:
-    """Asking what there is loads neither torch nor litellm, nor anything else that is heavy."""
+    """Help loads no heavy library such as torch or litellm."""
     code = (
         "import sys; from pinocchio.__main__ import main\n"
         f"sys.argv = ['pinocchio', *{command!r}]\n"
@@ -319,7 +320,7 @@ def test_help_is_quick(command: list[str]) -> None:
 
 
 def test_training_without_its_extra_says_what_to_install(rows: Path, tmp_path: Path) -> None:
-    """Where torch is not installed, `pinocchio train` is one sentence and exit 1."""
+    """Without torch `pinocchio train` names the extra to install, with exit status 1."""
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "from pinocchio.__main__ import main\n"
@@ -337,7 +338,7 @@ def test_training_without_its_extra_says_what_to_install(rows: Path, tmp_path: P
 def test_training_looks_for_what_it_needs_before_it_begins(
     rows: Path, tmp_path: Path, part: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Trees come after the towers, scikit-learn's absence is told before them: no file is made."""
+    """Training looks for scikit-learn before it begins, and writes nothing without it."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "sklearn"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "sklearn", None)
@@ -348,7 +349,7 @@ def test_training_looks_for_what_it_needs_before_it_begins(
 
 
 def test_scoring_with_a_fake_needs_no_torch(rows: Path) -> None:
-    """Demos and dry runs start at once."""
+    """Scoring with a fake calibrator does not load torch."""
     code = (
         "import sys; from pinocchio.__main__ import main\n"
         f"sys.argv = ['pinocchio', 'score', {str(rows)!r}, '--calibrator', 'fake:0.73']\n"

@@ -1,4 +1,4 @@
-"""Rows that come through a pipe are the rows of the file: each of them, with its line number."""
+"""Rows that come through a pipe are read like those of the file, with their line numbers."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ COMMANDS: dict[str, Sequence[str]] = {
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """600 rows of 64 bytes, the first 100 of them wrong, which a lost buffer would take away."""
+    """Write 600 rows of 128 bytes; the first 100, which a lost buffer would remove, are wrong."""
     folder = tmp_path_factory.mktemp("rows")
     rows, scores = [], []
     for number in range(600):
-        told = {"id": str(number), "question": f"q{number:03}", "response": "r"}
-        told |= {"correct": int(number >= 100), "confidence": 0.9}
-        rows.append(json.dumps(told).ljust(127) + "\n")
+        row = {"id": str(number), "question": f"q{number:03}", "response": "r"}
+        row |= {"correct": int(number >= 100), "confidence": 0.9}
+        rows.append(json.dumps(row).ljust(127) + "\n")
         score = {"id": str(number), "confidence": 0.3 + number / 1_000, "calibrator": "c@1"}
         scores.append(json.dumps(score) + "\n")
     found = {"rows": folder / "rows.jsonl", "scores": folder / "scores.jsonl"}
@@ -43,7 +43,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
-def told(command: Sequence[str], places: dict[str, str]) -> tuple[int, str]:
+def outcome_of(command: Sequence[str], places: dict[str, str]) -> tuple[int, str]:
     """Return the exit status and the output of a command in a shell, with file names masked."""
     line = " ".join(each.format(**places) for each in command)
     done = subprocess.run(
@@ -67,32 +67,32 @@ def _path() -> str:
 def test_a_pipe_gives_what_the_file_gives(
     files: dict[str, Path], tmp_path: Path, name: str
 ) -> None:
-    """The same figures, counts and exit status, however the rows come."""
+    """A pipe gives the same output and exit status as the file, packed or not."""
     command, folder = COMMANDS[name], {"folder": str(tmp_path)}
-    of_file = told(command, folder | {key: str(path) for key, path in files.items()})
+    of_file = outcome_of(command, folder | {key: str(path) for key, path in files.items()})
     piped = {key: f"<(cat {path})" for key, path in files.items()}
-    assert told(command, folder | piped) == of_file
+    assert outcome_of(command, folder | piped) == of_file
     packed = {key: f"<(gzip -c {path})" for key, path in files.items()}
-    assert told(command, folder | packed) == of_file
+    assert outcome_of(command, folder | packed) == of_file
     if name == "certify":
-        assert of_file[0] == 3  # 100 of 600 are wrong
+        assert of_file[0] == 3  # 100 of 600 rows are wrong
         assert '"labels": 600' in of_file[1]
 
 
 def test_standard_input_gives_all_rows(files: dict[str, Path], tmp_path: Path) -> None:
-    """`/dev/stdin` is a pipe, or the file itself."""
+    """All rows of standard input are read, as `/dev/stdin` or by redirection."""
     command = COMMANDS["certify"]
     for stdin in (f"{{rows}} < {files['rows']}", f"{{rows}} < <(cat {files['rows']})"):
         line = [word.replace("{rows}", "/dev/stdin") for word in command]
         line.append(stdin.replace("{rows}", ""))
-        code, output = told(line, {"folder": str(tmp_path)})
+        code, output = outcome_of(line, {"folder": str(tmp_path)})
         assert (code, '"labels": 600' in output) == (3, True)
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 8_191, 8_192, 8_193, 1_000_000])
 @pytest.mark.parametrize("is_packed", [True, False])
 def test_no_byte_of_a_fifo_is_lost(tmp_path: Path, size: int, is_packed: bool) -> None:
-    """However few bytes come at a time, packed or not."""
+    """No byte of a FIFO is lost, in pieces of any size, packed or not."""
     fifo, whole = tmp_path / "fifo", bytes(65 + number % 26 for number in range(size))
     os.mkfifo(fifo)
 
@@ -111,7 +111,7 @@ def test_no_byte_of_a_fifo_is_lost(tmp_path: Path, size: int, is_packed: bool) -
 
 
 def test_a_pipe_is_not_read_twice_in_silence() -> None:
-    """The second time it would be empty: whoever names it twice is told so."""
+    """Opening a pipe a second time is an error, as it would be empty."""
     reading, writing = os.pipe()
     os.write(writing, b"{}\n")
     os.close(writing)
@@ -136,7 +136,7 @@ def test_a_pipe_is_not_read_twice_in_silence() -> None:
 def test_commands_that_read_rows_twice_refuse_a_pipe(
     files: dict[str, Path], tmp_path: Path, command: Sequence[str], kind: str
 ) -> None:
-    """A named pipe would keep them waiting, and an unnamed one would seem empty."""
+    """A command that reads its rows twice refuses a pipe."""
     os.mkfifo(tmp_path / "fifo")
     pipe = str(tmp_path / "fifo") if kind == "named" else f"<(cat {files['rows']})"
     places = {"folder": str(tmp_path), "pipe": pipe} | {k: str(v) for k, v in files.items()}
@@ -158,7 +158,7 @@ def test_commands_that_read_rows_twice_refuse_a_pipe(
 def test_a_pipe_that_is_named_twice_is_refused(
     files: dict[str, Path], tmp_path: Path, command: str, pipe: str
 ) -> None:
-    """Nobody would write into a FIFO a second time, and the command would wait for ever."""
+    """A pipe that is named twice is refused; nobody would write to it a second time."""
     os.mkfifo(tmp_path / "fifo")
     done = subprocess.run(
         ["bash", "-c", f"cat {files['rows']} | pinocchio {command} {pipe} {pipe}"],
@@ -172,8 +172,8 @@ def test_a_pipe_that_is_named_twice_is_refused(
 
 
 def test_two_rows_give_no_warning(tmp_path: Path) -> None:
-    """A library's own words are nothing for a user."""
+    """Two rows give no warning of a library."""
     lines = [{"question": f"q{n}", "response": "r", "correct": n % 2} for n in range(2)]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, lines)))
     command = ("certify", "rows.jsonl", "--max-error", "0.2", "--calibrator", "embedded")
-    assert told(command, {"folder": str(tmp_path)})[0] == 3
+    assert outcome_of(command, {"folder": str(tmp_path)})[0] == 3

@@ -1,4 +1,4 @@
-"""`pinocchio recalibrate` as a person runs it, and what it wrote in use (paper N01, N05)."""
+"""`pinocchio recalibrate` as a person runs it, and the use of its file (paper N01, N05)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run(*arguments: object) -> Result:
 
 
 def overconfident(count: int, seed: int = 1, **names: str) -> tuple[list[Json], list[Json]]:
-    """Labelled rows, and scores of them that are too high by 1.5 on the logit."""
+    """Return labelled rows and their scores, which are too high by 1.5 on the logit."""
     rng = np.random.default_rng(seed)
     p = rng.uniform(0.05, 0.95, count)
     rows = [
@@ -44,42 +44,46 @@ def overconfident(count: int, seed: int = 1, **names: str) -> tuple[list[Json], 
 
 @pytest.mark.parametrize(("is_needed", "said"), [(True, ""), (False, ": may be no gain")])
 def test_a_file_without_a_proven_gain_says_so(is_needed: bool, said: str, tmp_path: Path) -> None:
-    """A curve is written either way; where confidences were right already the line says so."""
+    """A curve without a proven gain is written, and the output says so."""
     rows, scores = overconfident(400)
     if not is_needed:
         scores = [{**each, "confidence": 0.5} for each in scores]
         rows = [{**row, "correct": n % 2} for n, row in enumerate(rows)]
-    labelled, given = write(tmp_path / "l.jsonl", rows), write(tmp_path / "s.jsonl", scores)
-    command = "recalibrate", labelled, "--scores", given, "-o", tmp_path / "r.json"
+    labelled, confidences = write(tmp_path / "l.jsonl", rows), write(tmp_path / "s.jsonl", scores)
+    command = "recalibrate", labelled, "--scores", confidences, "-o", tmp_path / "r.json"
     [line] = [line for line in run(*command).stdout.splitlines() if "gain of log loss" in line]
     assert line.endswith(said)
     assert ("may be no gain" in line) == (not is_needed)
-    told = json.loads(run(*command, "--json").stdout)
-    assert (told["gain_low"] > 0) == is_needed
-    assert told["gain_low"] <= told["gain"] <= told["gain_high"]
+    report = json.loads(run(*command, "--json").stdout)
+    assert (report["gain_low"] > 0) == is_needed
+    assert report["gain_low"] <= report["gain"] <= report["gain_high"]
 
 
 @pytest.mark.parametrize("kind", ["platt", "isotonic", "temperature"])
 def test_a_hundred_labels_make_a_file(kind: str, tmp_path: Path) -> None:
-    """N01: the command fits, writes, and tells how the error falls on rows not fitted on."""
+    """A hundred labels give a file, with the errors on rows that were not fitted on (N01)."""
     rows, scores = overconfident(120)
-    labelled, given = write(tmp_path / "l.jsonl", rows), write(tmp_path / "s.jsonl", scores)
+    labelled, confidences = write(tmp_path / "l.jsonl", rows), write(tmp_path / "s.jsonl", scores)
     output = tmp_path / "r.json"
-    result = run("recalibrate", labelled, "--scores", given, "--kind", kind, "-o", output, "--json")
+    result = run(
+        "recalibrate", labelled, "--scores", confidences, "--kind", kind, "-o", output, "--json"
+    )
     assert result.exit_code == 0, result.stderr
-    told = json.loads(result.stdout)
+    report = json.loads(result.stdout)
     found = load_named(output, recalibration_of)
-    assert told["name"] == found.name
-    assert (told["labels"], found.labels) == (120, 120)
-    assert told["brier_after"] < told["brier_before"]
-    assert kind == "temperature" or told["ece_after"] < told["ece_before"]
+    assert report["name"] == found.name
+    assert (report["labels"], found.labels) == (120, 120)
+    assert report["brier_after"] < report["brier_before"]
+    assert kind == "temperature" or report["ece_after"] < report["ece_before"]
     assert found.apply(0.7) < 0.7
-    words = run("recalibrate", labelled, "--scores", given, "--kind", kind, "-o", output).stdout
+    words = run(
+        "recalibrate", labelled, "--scores", confidences, "--kind", kind, "-o", output
+    ).stdout
     assert words.startswith(f"{found.name}: fitted on 120 labels, for s\n")
 
 
 def test_the_file_corrects_scores_and_evaluations(tmp_path: Path) -> None:
-    """`score --recalibration` gives the corrected confidence, under a name that tells of it."""
+    """`score --recalibration` and `evaluate` use the curve, and their output names it."""
     rows, _ = overconfident(60)
     labelled, output = write(tmp_path / "l.jsonl", rows), tmp_path / "r.json"
     checkpoint = save_tiny(tmp_path / "tiny")
@@ -101,28 +105,30 @@ def test_the_file_corrects_scores_and_evaluations(tmp_path: Path) -> None:
 
 
 def test_models_have_curves_of_their_own(tmp_path: Path) -> None:
-    """--by model: a curve for each model with 50 labels, the pooled one for the rest."""
+    """With --by model each model with 50 labels gets its own curve."""
     parts = [overconfident(80, 1, model="big"), overconfident(30, 2, model="rare")]
     rows, scores = ([one for part in parts for one in part[at]] for at in (0, 1))
-    labelled, given = write(tmp_path / "l.jsonl", rows), write(tmp_path / "s.jsonl", scores)
+    labelled, confidences = write(tmp_path / "l.jsonl", rows), write(tmp_path / "s.jsonl", scores)
     output = tmp_path / "r.json"
-    result = run("recalibrate", labelled, "--scores", given, "--by", "model", "-o", output)
+    result = run("recalibrate", labelled, "--scores", confidences, "--by", "model", "-o", output)
     assert result.exit_code == 0
     assert "1 with curves of their own" in result.stdout
     assert list(load_named(output, recalibration_of).groups) == ["big"]
 
 
 def test_the_study_reports_every_model(tmp_path: Path) -> None:
-    """N01, N02: for each model with 200 rows, and their mean, before and after 100 labels."""
+    """The study has a line for each model with 200 rows, and their mean (N01, N02)."""
     parts = [overconfident(400, 1, model="one"), overconfident(300, 2, model="two")]
     rows, scores = ([one for part in parts for one in part[at]] for at in (0, 1))
-    labelled, given = write(tmp_path / "l.jsonl", rows), write(tmp_path / "s.jsonl", scores)
-    result = run("recalibrate", labelled, "--scores", given, "--study", "model", "--json")
+    labelled, confidences = write(tmp_path / "l.jsonl", rows), write(tmp_path / "s.jsonl", scores)
+    result = run("recalibrate", labelled, "--scores", confidences, "--study", "model", "--json")
     found = [json.loads(line) for line in result.stdout.splitlines()]
     assert [one["group"] for one in found] == ["one", "two", "mean"]
     for one in found:
         assert one["ece_platt"] < 0.5 * one["ece"]
-    table = run("recalibrate", labelled, "--scores", given, "--study", "model").stdout.splitlines()
+    table = run(
+        "recalibrate", labelled, "--scores", confidences, "--study", "model"
+    ).stdout.splitlines()
     assert "100 labels, judged on the other questions, mean of 25 splits" in table[0]
     assert table[-1].split()[:2] == ["mean", "700"]
 
@@ -144,7 +150,7 @@ def test_the_study_reports_every_model(tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_are_one_sentence(tmp_path: Path, arguments: list[str], message: str) -> None:
-    """What cannot be fitted is told with what is needed; no file is written, no traceback."""
+    """A recalibration that cannot be fitted is refused in one sentence, without a file."""
     rows, _ = overconfident(30)
     places = {
         "rows": write(tmp_path / "rows.jsonl", rows),
@@ -153,8 +159,8 @@ def test_mistakes_are_one_sentence(tmp_path: Path, arguments: list[str], message
         "bare": write(tmp_path / "bare.jsonl", [{**row, "correct": None} for row in rows]),
         "out": tmp_path / "r.json",
     }
-    given = [argument.format(**places) for argument in arguments]
-    result = run("recalibrate", *given, "--calibrator", "fake:0.5")
+    words = [argument.format(**places) for argument in arguments]
+    result = run("recalibrate", *words, "--calibrator", "fake:0.5")
     assert result.exit_code == 2
     assert message in result.stderr
     assert "Traceback" not in result.stderr
@@ -162,7 +168,7 @@ def test_mistakes_are_one_sentence(tmp_path: Path, arguments: list[str], message
 
 
 def with_others(count: int) -> tuple[list[Json], list[Json]]:
-    """Labelled rows, of half of which the score knows an other reply; that one is far too low."""
+    """Return labelled rows and scores; half have another reply and a far too low confidence."""
     rows, scores = overconfident(count)
     for row, score in list(zip(rows, scores, strict=True))[::2]:
         row["others"] = ["It is so."]
@@ -178,24 +184,22 @@ def with_others(count: int) -> tuple[list[Json], list[Json]]:
 def test_rows_with_others_have_two_numbers_and_a_file_is_for_one(
     knows_others: bool, tmp_path: Path
 ) -> None:
-    """Without the option those of all replies alone, with it those that know others; the file says
-    which, and is right for those.
-    """
+    """A recalibration is for numbers of replies alone, or for those with others."""
     rows, scores = with_others(400)
-    labelled, given = write(tmp_path / "l.jsonl", rows), write(tmp_path / "s.jsonl", scores)
+    labelled, confidences = write(tmp_path / "l.jsonl", rows), write(tmp_path / "s.jsonl", scores)
     output = tmp_path / "r.json"
     more = ["--second-opinion"] if knows_others else []
-    result = run("recalibrate", labelled, "--scores", given, "-o", output, *more)
+    result = run("recalibrate", labelled, "--scores", confidences, "-o", output, *more)
     assert result.exit_code == 0, result.stderr
     found = load_named(output, recalibration_of)
     assert found.calibrator == ("words@1+opinion@1" if knows_others else "words@1")
     assert found.labels == (200 if knows_others else 400)
-    shift = logit(found.apply(0.5))  # of what was too high by 1.5, or too low by 2.5
+    shift = logit(found.apply(0.5))  # the scores were too high by 1.5 or too low by 2.5
     assert shift == pytest.approx(2.0 if knows_others else -1.2, abs=0.6)
 
 
 def test_the_calibrator_that_ships_is_recalibrated_for_both(tmp_path: Path) -> None:
-    """Scored here, each number gets its own name; rows without others have none that knows."""
+    """The shipped calibrator is recalibrated for replies alone and for those with others."""
     rows, _ = with_others(60)
     labelled, output = write(tmp_path / "l.jsonl", rows), tmp_path / "r.json"
     embedded = load_scorer("embedded")
@@ -219,7 +223,7 @@ def test_the_calibrator_that_ships_is_recalibrated_for_both(tmp_path: Path) -> N
 def test_numbers_that_know_others_have_to_be_there(
     change: Json, arguments: list[str], sentence: str, tmp_path: Path
 ) -> None:
-    """One sentence says what is missing."""
+    """Without numbers that know others, --second-opinion is refused."""
     rows = [row | change for row in with_others(60)[0]]
     labelled = write(tmp_path / "l.jsonl", rows)
     result = run("recalibrate", labelled, "-o", tmp_path / "r.json", *arguments)
@@ -228,18 +232,18 @@ def test_numbers_that_know_others_have_to_be_there(
 
 
 def test_scores_of_several_calibrators_make_no_file(tmp_path: Path) -> None:
-    """What is fitted on them would be right for neither."""
+    """Scores of several calibrators are refused."""
     rows, scores = overconfident(60)
     scores = [score | {"calibrator": f"words@{at % 2}"} for at, score in enumerate(scores)]
-    labelled, given = write(tmp_path / "l.jsonl", rows), write(tmp_path / "s.jsonl", scores)
-    result = run("recalibrate", labelled, "--scores", given, "-o", tmp_path / "r.json")
+    labelled, confidences = write(tmp_path / "l.jsonl", rows), write(tmp_path / "s.jsonl", scores)
+    result = run("recalibrate", labelled, "--scores", confidences, "-o", tmp_path / "r.json")
     assert result.exit_code != 0
     assert "is for one calibrator, not words@0, words@1" in result.stderr
     assert not (tmp_path / "r.json").exists()
 
 
 def with_signals(count: int) -> tuple[list[Json], list[Json]]:
-    """Labelled rows of which three of four have a signal, and scores of them."""
+    """Return labelled rows and scores; three of four have a signal."""
     found = signalled_replies(count, 1)
     rows, scores = [], []
     for at, each in enumerate(found):
@@ -254,26 +258,26 @@ def with_signals(count: int) -> tuple[list[Json], list[Json]]:
 
 
 def test_rows_with_signals_make_weights(tmp_path: Path) -> None:
-    """Written, told with what it gains on rows that were not fitted on, and loaded again."""
+    """Rows with signals give weights, with the gain on rows that were not fitted on."""
     rows, scores = with_signals(800)
-    labelled, given = write(tmp_path / "l.jsonl", rows), write(tmp_path / "s.jsonl", scores)
+    labelled, confidences = write(tmp_path / "l.jsonl", rows), write(tmp_path / "s.jsonl", scores)
     output = tmp_path / "w.json"
-    arguments = ["recalibrate", labelled, "--signals", "--scores", given, "-o", output]
+    arguments = ["recalibrate", labelled, "--signals", "--scores", confidences, "-o", output]
     result = run(*arguments, "--json")
     assert result.exit_code == 0, result.stderr
-    told = json.loads(result.stdout)
+    report = json.loads(result.stdout)
     found = resolve_recalibrations(output).signals
     assert found is not None
-    assert (told["name"], told["numbers"]) == (found.name, sorted(found.names()))
-    assert told["labels"] == sum("judged" in row or "logprobs" in row for row in rows)
-    assert told["brier_after"] < told["brier_before"] - 0.03
+    assert (report["name"], report["numbers"]) == (found.name, sorted(found.names()))
+    assert report["labels"] == sum("judged" in row or "logprobs" in row for row in rows)
+    assert report["brier_after"] < report["brier_before"] - 0.03
     assert run(*arguments).stdout.startswith(
-        f"{found.name}: fitted on {told['labels']} labels, for"
+        f"{found.name}: fitted on {report['labels']} labels, for"
     )
 
 
 def test_weights_of_the_calibrator_that_ships(tmp_path: Path) -> None:
-    """Scored here; `score --recalibration` then tells both numbers, `evaluate` judges both."""
+    """Weights for the shipped calibrator are used by `score` and judged by `evaluate`."""
     rows, _ = with_signals(400)
     labelled, output = write(tmp_path / "l.jsonl", rows), tmp_path / "w.json"
     result = run("recalibrate", labelled, "--signals", "-o", output)
@@ -307,7 +311,7 @@ def test_weights_of_the_calibrator_that_ships(tmp_path: Path) -> None:
 def test_signals_that_cannot_be_used_are_one_sentence(
     change: Json, arguments: list[str], sentence: str, tmp_path: Path
 ) -> None:
-    """What is wrong, and where; no file is written."""
+    """Unusable signals are refused in one sentence, without a file."""
     rows = [row | change for row in with_signals(60)[0]]
     labelled, output = write(tmp_path / "l.jsonl", rows), tmp_path / "w.json"
     options = ["--calibrator", "fake:0.5", *arguments]

@@ -1,4 +1,4 @@
-"""Checks by rule: options against the reasoning, calls against the tools that were offered."""
+"""Checks by rule: options against the reasoning, calls against the offered tools."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ MISSING, UNKNOWN, MISTYPED, OUTSIDE, EMPTY, UNASKED = range(4, 10)  # columns of
 
 
 def test_an_option_is_held_against_the_reasoning() -> None:
-    """The chosen option's words and numbers stand in the reasoning, or another option's do."""
+    """An option is checked against the words and numbers of the reasoning."""
     right = choice(ASKED, "There are 30 plums, all ripe. The answer is (C).")
     wrong = choice(ASKED, "There are 30 plums, all ripe. The answer is (A).")
     assert right[0] == wrong[0] == 1.0
     assert right[2] > wrong[2]
     assert (right[3], wrong[3]) == (1.0, 0.0)
     assert (right[5], wrong[5]) == (1.0, 0.0)
-    assert (right[7], wrong[7]) == (1.0, pytest.approx(2 / 3))  # the longest option, the second
+    assert (right[7], wrong[7]) == (1.0, pytest.approx(2 / 3))  # the longest option, and the second
 
 
 def test_without_options_or_a_letter_there_is_nothing_to_check() -> None:
-    """An open question has no choice; one with options and no letter says that it lacks it."""
+    """Without options all values are 0; options without a chosen letter are marked."""
     assert choice("What is 2 + 2?", "The answer is 4.") == [0.0] * 8
     assert choice(ASKED, "I do not know.") == [0.0, 1.0, *[0.0] * 6]
 
@@ -60,14 +60,14 @@ def test_without_options_or_a_letter_there_is_nothing_to_check() -> None:
     ],
 )  # fmt: skip
 def test_a_faulty_call_is_told_from_a_good_one(call: str, column: int) -> None:
-    """Each fault shows in its own column, which is 0 for a call without fault."""
+    """Each fault of a call has its own value, which is 0 for a good call."""
     good = calls(REQUEST, '[weather.get(city="Oslo", days=3)]')
     assert good[MISSING : UNASKED + 1] == [0.0] * 6
     assert calls(REQUEST, call)[column] > 0
 
 
 def test_calls_are_read_in_the_forms_that_models_write() -> None:
-    """Python's spelling, JSON, and JSON within JSON are the same call; dots may be underscores."""
+    """Python's spelling, JSON and JSON within JSON are the same call; dots may be underscores."""
     forms = (
         'weather.get(city="Oslo", days=3)',
         "[weather_get(city='Oslo', days=3)]",
@@ -78,7 +78,7 @@ def test_calls_are_read_in_the_forms_that_models_write() -> None:
 
 
 def test_an_answer_without_a_call_and_one_of_an_unknown_tool_differ() -> None:
-    """No call at all, a call of no offered tool and a known call are three things."""
+    """No call, a call of an unknown tool and a call of a known one differ."""
     answers = ("I cannot help.", "[stock.price(name='X')]", "[weather.get(city='Oslo')]")
     assert len({tuple(calls(REQUEST, answer)) for answer in answers}) == 3
 
@@ -92,7 +92,7 @@ SNIPPETS = st.sampled_from(
 @settings(max_examples=200)
 @given(st.lists(SNIPPETS | st.text(max_size=5), max_size=30).map("".join))
 def test_any_answer_can_be_checked(answer: str) -> None:
-    """Broken calls, huge numbers, half quotes: numbers come out, never an error."""
+    """Any answer gives as many numbers within bounds."""
     for question in (REQUEST, ASKED, answer):
         found = checks_of(question, answer)
         assert len(found) == CHECKS
@@ -100,7 +100,7 @@ def test_any_answer_can_be_checked(answer: str) -> None:
 
 
 def test_nested_and_long_answers_are_quick() -> None:
-    """Arguments nested a thousand deep and repeated patterns take milliseconds."""
+    """Nested and long answers are checked within 0.3 s."""
     for answer in ("weather.get(city=" + "[" * 5_000, "\n" * 6_000, "f(" * 3_000, " " * 6_000):
         started = time.process_time()
         assert len(checks_of(REQUEST, answer)) == CHECKS

@@ -1,4 +1,4 @@
-"""The embedded calibrator's model: one pass, two logits, a score that depends on its row alone."""
+"""The embedded calibrator: a score depends on its row alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def scorer(tmp_path_factory: pytest.TempPathFactory) -> EmbeddedCalibrator:
 
 
 def test_a_score_does_not_depend_on_its_batch(scorer: EmbeddedCalibrator) -> None:
-    """Alone, among others or in another order: padding and neighbours change nothing (fp32)."""
+    """A score is the same alone, among others and in another order."""
     together = scorer.score_batch(ITEMS)
     alone = [scorer.score_batch([item])[0] for item in ITEMS]
     backwards = scorer.score_batch(ITEMS[::-1])[::-1]
@@ -34,7 +34,7 @@ def test_a_score_does_not_depend_on_its_batch(scorer: EmbeddedCalibrator) -> Non
 
 
 def test_different_texts_have_different_scores(scorer: EmbeddedCalibrator) -> None:
-    """Question and answer both matter, so the equalities here are not those of a constant."""
+    """Question and answer both change the score."""
     scores = {
         scorer.score_batch([Item(question, answer)])[0].score
         for question in ("2 + 2?", "capital of France?")
@@ -45,7 +45,7 @@ def test_different_texts_have_different_scores(scorer: EmbeddedCalibrator) -> No
 
 
 def test_the_score_is_the_sigmoid_of_the_difference(scorer: EmbeddedCalibrator) -> None:
-    """B09: softmax over the logits of `i` and `ii` is sigmoid(z_ii - z_i)."""
+    """The score is sigmoid(z_ii - z_i), the softmax over both logits (B09)."""
     odds = scorer.read_texts(ITEMS).odds
     expected = (1 / (1 + np.exp(-odds))).tolist()
     found = [score.score for score in scorer.score_batch(ITEMS)]
@@ -54,13 +54,13 @@ def test_the_score_is_the_sigmoid_of_the_difference(scorer: EmbeddedCalibrator) 
 
 
 def test_the_confidence_is_the_recalibrated_score(scorer: EmbeddedCalibrator) -> None:
-    """What policies see went through the checkpoint's own curve."""
+    """The confidence is the score after the checkpoint's curve."""
     for found in scorer.score_batch(ITEMS):
         assert found.confidence == pytest.approx(Platt(0.8, 0.1).apply(found.score), abs=1e-12)
 
 
 def test_without_recalibration_the_confidence_is_the_score(tmp_path: Path) -> None:
-    """A checkpoint without a curve gives its raw score."""
+    """Without a recalibration the confidence is the score."""
     raw = load_embedded(save_tiny(tmp_path, recalibration=None))
     assert all(found.confidence == found.score for found in raw.score_batch(ITEMS))
 
@@ -72,14 +72,14 @@ def test_without_recalibration_the_confidence_is_the_score(tmp_path: Path) -> No
 def test_unknown_tags_are_no_tags(
     scorer: EmbeddedCalibrator, model: str | None, benchmark: str | None
 ) -> None:
-    """B03: a model or benchmark that the checkpoint was not trained on is simply omitted."""
+    """An unknown model or benchmark changes nothing (B03)."""
     plain = Item("2 + 2?", "4")
     tagged = Item("2 + 2?", "4", model, benchmark)
     assert scorer.score_batch([tagged]) == scorer.score_batch([plain])
 
 
 def test_a_known_model_is_read(scorer: EmbeddedCalibrator) -> None:
-    """B07: a model of the training list changes the score, in any case of letters."""
+    """A known model changes the score, in any case of letters (B07)."""
     plain, named, upper = (
         scorer.score_batch([Item("2 + 2?", "4", model)])
         for model in (None, "known-model", "Known-Model")
@@ -89,7 +89,7 @@ def test_a_known_model_is_read(scorer: EmbeddedCalibrator) -> None:
 
 
 def test_a_long_text_is_said_to_be_truncated(scorer: EmbeddedCalibrator) -> None:
-    """No text is too long: a part of it is read, and the score says so."""
+    """A text that is too long is read in part and marked as truncated."""
     long = Item("question " * 2_000, "answer " * 2_000, "known-model", "gpqa")
     assert scorer.score_batch([long])[0].is_truncated
     assert not scorer.score_batch([Item("2 + 2?", "4")])[0].is_truncated
@@ -97,20 +97,20 @@ def test_a_long_text_is_said_to_be_truncated(scorer: EmbeddedCalibrator) -> None
 
 @pytest.mark.parametrize("padding", [" ", "\n", "x"])
 def test_text_that_was_never_read_is_told(scorer: EmbeddedCalibrator, padding: str) -> None:
-    """A text whose middle the tokenizer never saw is truncated, however few tokens it has."""
+    """A text whose middle was never tokenized is marked as truncated."""
     hidden = padding * 5_000 + " the real answer " + padding * 5_000
     for item in (Item("q", hidden), Item(hidden, "a")):
         assert scorer.score_batch([item])[0].is_truncated
 
 
 def test_half_a_surrogate_pair_is_scored(scorer: EmbeddedCalibrator) -> None:
-    """JSON may carry what UTF-8 cannot; it costs no confidence."""
+    """Half a surrogate pair is scored."""
     (found,) = scorer.score_batch([Item("\ud83d?", "\udc00")])
     assert 0 < found.score < 1
 
 
 def test_a_score_is_the_same_each_time(scorer: EmbeddedCalibrator) -> None:
-    """The same item has the same score, to the last bit."""
+    """The same item has the same score to the last bit."""
     assert scorer.score_batch(ITEMS[:4]) == scorer.score_batch(ITEMS[:4])
 
 
@@ -123,7 +123,7 @@ CALL = {"role": "assistant", "tool_calls": [{"function": {"name": "look", "argum
     ids=lambda kinds: "-".join(kinds) or "nothing",
 )
 def test_others_are_let_run_once_a_batch(kinds: tuple[str, ...]) -> None:
-    """`meanwhile` is called once, of whatever a batch is made up, and changes no score."""
+    """`meanwhile` is called once for any batch and changes no score."""
     shipped = load_embedded(CHECKPOINTS / EMBEDDED)
     made = {
         "text": Item("What is 2 + 2?", "4"),

@@ -1,4 +1,4 @@
-"""The checkpoint that ships: size, provenance, the demo's figure, and modesty about the unknown."""
+"""The shipped checkpoint: size, provenance, accuracy on the demo, caution about unknown texts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from proxy.upstreams.demo.demo import EMBEDDED_AUROC, rows
 FOLDER = CHECKPOINTS / EMBEDDED
 MAX_BYTES = 80_000_000
 
-# Kinds of text that no benchmark has, and that no outlier in training is made of.
+# Kinds of text that neither benchmarks nor training's outliers have
 TRIVIAL = [("What is 2 + 2?", "2 + 2 = 5.", "2 + 2 = 4."), ("2+2=?", "5", "4")]
 UNSEEN = [
     ("Write four lines about the sea in winter.", "Grey the water, grey the sky,\nsnow on every wave goes by,\nropes are stiff and gulls are few,\nsalt is all the old pier knew."),
@@ -59,24 +59,24 @@ def _demo_items() -> list[Item]:
     found = []
     for row in rows():
         messages, message = row.messages(), row.message()
-        asked = read_question(messages, list(row.tools))
-        use, answer = asked.tool_use(message), message_text(message)
-        found.append(Item(asked.text, answer, "demo", tool_use=use, messages=messages))
+        question = read_question(messages, list(row.tools))
+        use, answer = question.tool_use(message), message_text(message)
+        found.append(Item(question.text, answer, "demo", tool_use=use, messages=messages))
     return found
 
 
 def test_the_checkpoint_is_small_and_says_what_made_it() -> None:
-    """At most 80 MB with everything in it, and its training data is named, without __nc files."""
+    """The checkpoint has at most 80 MB and names its training data, without __nc files."""
     size = sum(path.stat().st_size for path in FOLDER.iterdir())
     config = read_config(FOLDER)
     assert size <= MAX_BYTES
     assert config.source_models
     assert len(config.benchmarks) > 25
-    assert "GHOSTS" not in config.benchmarks  # non-commercial
+    assert "GHOSTS" not in config.benchmarks  # not for commercial use
 
 
 def test_the_demo_figure_that_the_greeting_states_is_the_measured_one(scorer: Scorer) -> None:
-    """The AUROC printed beside the curl line is what the shipped checkpoint reaches on the demo."""
+    """The greeting's AUROC is that of the shipped checkpoint on the demo."""
     scores = scorer.score_batch(_demo_items())
     measured = auroc([row.correct for row in rows()], [score.confidence for score in scores])
     print(f"demo set: {len(scores)} answers, AUROC {measured:.3f} ({scorer.name})")
@@ -84,13 +84,13 @@ def test_the_demo_figure_that_the_greeting_states_is_the_measured_one(scorer: Sc
 
 
 def test_the_demos_answers_are_judged_by_the_rules_that_they_get(scorer: Scorer) -> None:
-    """What the rules contradict is doubted with a reason, also once the rules say otherwise."""
-    for given, sound in (("10 years", True), ("25 years", False)):
+    """A demo answer that its rules contradict is doubted with a reason, also with other rules."""
+    for years, sound in (("10 years", True), ("25 years", False)):
         for row in (row for row in rows() if row.question_id == "frame-guarantee"):
-            rules, asked = row.messages()
-            told = {**rules, "content": rules["content"].replace("10 years", given)}
+            rules, question = row.messages()
+            changed = {**rules, "content": rules["content"].replace("10 years", years)}
             answer = row.content or ""
-            [found] = scorer.score_batch([Item(row.question, answer, messages=[told, asked])])
+            [found] = scorer.score_batch([Item(row.question, answer, messages=[changed, question])])
             assert found.basis == ("context",)
             if row.correct is sound:
                 assert found.confidence > 0.5
@@ -100,7 +100,7 @@ def test_the_demos_answers_are_judged_by_the_rules_that_they_get(scorer: Scorer)
 
 
 def test_text_of_unseen_kinds_gets_no_bold_confidence(scorer: Scorer) -> None:
-    """Poems, small talk and gibberish stay near the base rate: not knowing must look like it.
+    """Poems, small talk and gibberish stay near the base rate.
 
     Two of the twenty replies evade the question, which training labels as incorrect (D03), and a
     few do not look like answers to the inspector; they may be lower than the others, none is bold.
@@ -112,12 +112,12 @@ def test_text_of_unseen_kinds_gets_no_bold_confidence(scorer: Scorer) -> None:
         print(f"{score.confidence:.3f}  {question}")
     assert statistics.mean(distances) < 0.14
     assert distances[-3] < 0.3
-    # a greeting that is answered by one is the surest of them
+    # A greeting with a greeting as its answer is the surest.
     assert max(score.confidence for score in scores) < base_rate + 0.3
 
 
 def test_it_looks_at_the_answer(scorer: Scorer) -> None:
-    """What is off topic, or names another number or option than it arrived at, falls, and says so."""
+    """An answer that is off topic or disagrees with its working has less confidence."""
     question = "A box holds 12 eggs. How many eggs are in 7 boxes?"
     working = "Each box holds 12 eggs, and there are 7 boxes, so 12 * 7 = 84. The answer is {}."
     options = (
@@ -148,13 +148,13 @@ def test_it_looks_at_the_answer(scorer: Scorer) -> None:
 def test_a_wrong_sum_is_not_surer_than_a_right_one(
     scorer: Scorer, question: str, wrong: str, right: str
 ) -> None:
-    """W09: what the released weights get wrong; how sure it is of either is another matter."""
+    """A wrong sum has a lower score than the right one, unlike with the released weights (W09)."""
     scores = scorer.score_batch([Item(question, wrong), Item(question, right)])
     assert scores[0].score < scores[1].score
 
 
 def test_it_scores_where_there_is_no_torch() -> None:
-    """Loading and scoring import neither torch nor transformers, which a plain install lacks."""
+    """Loading and scoring work without torch and transformers."""
     code = (
         "import sys\n"
         "sys.modules['torch'] = sys.modules['transformers'] = None\n"
@@ -167,7 +167,7 @@ def test_it_scores_where_there_is_no_torch() -> None:
 
 
 def test_a_score_does_not_depend_on_its_batch(scorer: Scorer) -> None:
-    """Padding and neighbours move no score by more than 1e-5."""
+    """A score differs by at most 1e-5 alone and in a batch."""
     items = _demo_items()[:24]
     together = scorer.score_batch(items)
     alone = [scorer.score_batch([item])[0] for item in items]
@@ -176,7 +176,7 @@ def test_a_score_does_not_depend_on_its_batch(scorer: Scorer) -> None:
 
 
 def test_only_what_was_not_read_whole_is_called_truncated(scorer: Scorer) -> None:
-    """A few hundred words are read whole; of a book the two ends are, and the score says so."""
+    """Only a text that is not read whole is marked as truncated."""
     short, long = "one two three " * 120, "one two three " * 400
     items = [Item("Count.", short), Item("Count.", long), Item(long, "3"), Item("?", "x" * 10_000)]
     assert [score.is_truncated for score in scorer.score_batch(items)] == [False, True, True, True]

@@ -1,4 +1,4 @@
-"""The shipped calibrator checks replies against their conversations, and says what it checked."""
+"""Evidence of the shipped calibrator: replies are checked against their conversations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ The pool is open from 6:30 to 21:00 on weekdays and from 8:00 to 19:00 on weeken
 A single ticket costs 5 euros, a ten-visit card 42 euros. Children under 6 swim for free.
 Lost locker keys cost 15 euros. Glass bottles are not allowed. Swimming caps are required in lane 1.
 Courses can be cancelled free of charge up to seven days before they begin."""
-PAIRS = [  # a question, a right reply, a wrong one
+PAIRS = [  # a question, a right reply, a wrong reply
     ("What does a ticket cost?", "A single ticket costs 5 euros.", "A single ticket is 9 euros."),
     ("I lost my key!", "A lost locker key costs 15 euros.", "A lost locker key costs 40 euros."),
     ("Can I bring glass?", "Glass bottles are not allowed.", "Sure, glass bottles are allowed."),
@@ -31,7 +31,7 @@ def scorer() -> EmbeddedCalibrator:
 
 
 def score(scorer: EmbeddedCalibrator, question: str, reply: str, rules: str = "") -> Score:
-    """Score a reply to a question, below a system message if there is one."""
+    """Score a reply to a question, after a system message if there are rules."""
     messages = [{"role": "system", "content": rules}] if rules else []
     messages.append({"role": "user", "content": question})
     item = Item(read_question(messages).text, reply, messages=messages)
@@ -40,7 +40,7 @@ def score(scorer: EmbeddedCalibrator, question: str, reply: str, rules: str = ""
 
 
 def test_a_policy_is_read(scorer: EmbeddedCalibrator) -> None:
-    """Replies that a system message supports score higher than those that it does not."""
+    """Replies that the system message supports score higher than others."""
     in_order = 0
     for question, right, wrong in PAIRS:
         supported, other = (score(scorer, question, each, RULES) for each in (right, wrong))
@@ -50,7 +50,7 @@ def test_a_policy_is_read(scorer: EmbeddedCalibrator) -> None:
 
 
 def test_what_is_not_supported_is_named(scorer: EmbeddedCalibrator) -> None:
-    """A low support names the sentence, and the reason says so in words."""
+    """An unsupported sentence is named, and the reason has its words."""
     found = score(scorer, "What does a ticket cost?", "A ticket costs 97 dollars a month.", RULES)
     assert found.support is not None
     assert found.support < 0.5
@@ -60,7 +60,7 @@ def test_what_is_not_supported_is_named(scorer: EmbeddedCalibrator) -> None:
 
 
 def test_another_context_gives_another_confidence(scorer: EmbeddedCalibrator) -> None:
-    """The same reply below another policy is judged anew."""
+    """The same reply has another confidence after another policy."""
     other = RULES.replace("15 euros", "33 euros")
     reply = "A lost locker key costs 15 euros."
     first, second = (score(scorer, "I lost my key!", reply, rules) for rules in (RULES, other))
@@ -78,7 +78,7 @@ def test_another_context_gives_another_confidence(scorer: EmbeddedCalibrator) ->
 def test_what_can_be_known_decides(
     scorer: EmbeddedCalibrator, question: str, right: str, wrong: str, basis: str, reason: str
 ) -> None:
-    """A sum and a tabled fact make a reply sure or unsure, with the right answer as the reason."""
+    """A sum or a tabled fact decides, and the reason has the right answer."""
     sure, unsure = score(scorer, question, right), score(scorer, question, wrong)
     assert sure.basis == unsure.basis == (basis,)
     assert sure.confidence > 0.8
@@ -87,7 +87,7 @@ def test_what_can_be_known_decides(
 
 
 def test_what_nothing_was_checked_of_says_so(scorer: EmbeddedCalibrator) -> None:
-    """A fact that no table has is judged by likeness alone, and marked as needing facts."""
+    """An unknown fact is judged by likeness and marked as needing facts."""
     found = score(scorer, "Who painted The Night Watch?", "Rembrandt painted it.")
     assert found.basis == (LIKENESS,)
     assert found.needs_facts
@@ -96,7 +96,7 @@ def test_what_nothing_was_checked_of_says_so(scorer: EmbeddedCalibrator) -> None
 
 @pytest.mark.parametrize("opening", ["Hi! ", "Great question! ", "I'm sorry about that. "])
 def test_an_opening_changes_little(scorer: EmbeddedCalibrator, opening: str) -> None:
-    """Politeness is no evidence: the same reply behind an opening keeps its confidence."""
+    """A polite opening changes the confidence by at most 0.03."""
     for question, right, _ in PAIRS:
         plain = score(scorer, question, right, RULES).confidence
         assert score(scorer, question, opening + right, RULES).confidence == pytest.approx(
@@ -105,14 +105,14 @@ def test_an_opening_changes_little(scorer: EmbeddedCalibrator, opening: str) -> 
 
 
 def test_a_context_that_was_not_read_is_truncated(scorer: EmbeddedCalibrator) -> None:
-    """A context beyond the bound gives a truncated score with its reason, never a plain one."""
+    """A context beyond the bound gives a truncated score with its reason."""
     found = score(scorer, "What does a ticket cost?", "It costs 5 euros.", RULES * 200)
     assert found.is_truncated
     assert found.unread == "context_not_read"
 
 
 def test_neighbours_do_not_change_a_score(scorer: EmbeddedCalibrator) -> None:
-    """Scores of a batch are those of each item alone."""
+    """Items score the same alone and in a batch."""
     items = [
         Item(
             question,

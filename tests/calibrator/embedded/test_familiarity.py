@@ -1,4 +1,4 @@
-"""Distances from what is known, and the modesty that follows from them."""
+"""Distances from known texts, and the confidence that they temper."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from calibrator.embedded.parts import Familiarity, fit_familiarity, temper_confi
 
 
 def _clouds(rng: np.random.Generator, rows: int = 300) -> tuple[np.ndarray, list[str | None]]:
-    """Two benchmarks: clouds of unlike scales around (0, ..) and (10, ..)."""
+    """Return two benchmarks: clouds of different scales around (0, ..) and (10, ..)."""
     scales = np.array([1.0, 0.1, 3.0, 1.0])
     first, second = rng.normal(size=(2, rows, 4)) * scales
     groups: list[str | None] = [*["a"] * rows, *["b"] * rows]
@@ -26,14 +26,14 @@ def fitted() -> Familiarity:
 
 
 def test_nearly_all_known_rows_are_within_the_threshold(fitted: Familiarity) -> None:
-    """About 97 % of rows of the known kinds have a distance of at most 1."""
+    """About 97 % of rows of known kinds have a distance of at most 1."""
     features, _ = _clouds(np.random.default_rng(2))
     share = (fitted.distances(features) <= 1).mean()
     assert 0.945 <= share <= 0.99
 
 
 def test_distance_is_told_in_units_of_the_spread(fitted: Familiarity) -> None:
-    """A step of 2 is far along a narrow direction and near along a wide one."""
+    """A distance is in units of the spread: far along a narrow direction, near along a wide one."""
     narrow, wide = np.zeros((2, 1, 4), dtype=np.float32)
     narrow[0, 1], wide[0, 2] = 2, 2
     assert fitted.distances(narrow).item() > 5
@@ -41,7 +41,7 @@ def test_distance_is_told_in_units_of_the_spread(fitted: Familiarity) -> None:
 
 
 def test_it_survives_the_checkpoint(fitted: Familiarity) -> None:
-    """Half precision moves a distance by less than a percent."""
+    """Half precision in the checkpoint changes a distance by less than a percent."""
     again = Familiarity.from_state(fitted.state())
     assert again is not None
     features = _clouds(np.random.default_rng(3))[0]
@@ -51,7 +51,7 @@ def test_it_survives_the_checkpoint(fitted: Familiarity) -> None:
 
 
 def test_a_checkpoint_may_lack_it() -> None:
-    """Weights without its tensors give none, and so do benchmarks of a few rows."""
+    """Weights without its arrays, and benchmarks of a few rows, give None."""
     assert Familiarity.from_state({"head.0.weight": np.ones(1)}) is None
     few = np.ones((5, 4), dtype=np.float32)
     assert fit_familiarity(few, ["a"] * 5, few) is None
@@ -59,7 +59,7 @@ def test_a_checkpoint_may_lack_it() -> None:
 
 @pytest.mark.parametrize("confidence", [0.02, 0.4, 0.97])
 def test_what_is_known_keeps_its_confidence(confidence: float) -> None:
-    """Up to a distance of 1 nothing changes."""
+    """Up to a distance of 1 the confidence is unchanged."""
     assert (
         temper_confidence(confidence, 0.3, 0.55)
         == temper_confidence(confidence, 1.0, 0.55)
@@ -68,7 +68,7 @@ def test_what_is_known_keeps_its_confidence(confidence: float) -> None:
 
 
 def test_what_is_far_approaches_the_base_rate() -> None:
-    """The further, the nearer to the base rate, and never beyond it."""
+    """A larger distance moves the confidence towards the base rate, never beyond it."""
     found = [temper_confidence(0.02, distance, 0.55) for distance in (1.0, 1.5, 3.0, 10.0, 1e6)]
     assert found == sorted(found)
     assert found[-1] == pytest.approx(0.55, abs=1e-6)
@@ -76,4 +76,5 @@ def test_what_is_far_approaches_the_base_rate() -> None:
 
 
 def test_a_distance_that_is_no_number_changes_nothing() -> None:
+    """A distance of NaN changes nothing."""
     assert temper_confidence(0.9, float("nan"), 0.55) == 0.9

@@ -1,7 +1,7 @@
-"""What is counted in texts, as it was before most patterns were passed over.
+"""Counts in texts are the same as before most patterns were skipped.
 
-Every recalibration and every certificate stands on these numbers. They were written by the plain
-code, which tried each pattern at each character; who changes them trains anew.
+Every recalibration and every certificate depends on these numbers. They were written by the plain
+code, which tried each pattern at each character; whoever changes them must train again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LINES = Path(__file__).with_name("features_of_texts.jsonl").read_text("utf-8").s
 
 @pytest.mark.parametrize("row", [json.loads(line) for line in LINES])
 def test_what_is_counted_in_a_text_stays_what_it_was(row: dict[str, Any]) -> None:
-    """Traits, agreement with itself, what is wanted: odd letters, options, calls, sums, length."""
+    """Traits, working and wanted kinds of each text are those in the file."""
     texts = row["question"] * row["times"], row["answer"] * row["times"]
     assert np.allclose(traits_of(*texts), row["traits"], rtol=1e-6, atol=1e-6)
     assert np.allclose(working_traits(*texts), row["working"], rtol=1e-6, atol=1e-6)

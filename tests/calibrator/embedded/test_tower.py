@@ -1,4 +1,4 @@
-"""The side tower: what trains in torch and what serves in numpy are one function."""
+"""The side tower: the same function when training in torch and when serving in numpy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CONFIG = TowerConfig(members=1, folds=2, batch=16)
 
 
 def rows(count: int) -> TowerData:
-    """Right answers hold the word piece 7, wrong ones the word piece 8; model 2 is always wrong."""
+    """Return right answers with word piece 7 and wrong ones with 8; model 2 is always wrong."""
     made, names, targets = [], [], []
     for n in range(count):
         is_right = n % 2 == 0
@@ -59,7 +59,7 @@ def tower(model: TowerModel) -> Tower:
 
 
 def test_other_names_are_read_with_the_first(tower: Tower, data: TowerData) -> None:
-    """Each way to name who answered says what it says alone; the hidden layer is the first's."""
+    """Reading under several names gives each name's own odds, and the first's hidden layer."""
     some, names = data.rows[:9], [[1, 2, 0] * 3, [2] * 9, [0, 1, 2] * 3]
     together, hidden = tower.read_as(some, names)
     for odds, each in zip(together, names, strict=True):
@@ -69,7 +69,7 @@ def test_other_names_are_read_with_the_first(tower: Tower, data: TowerData) -> N
 
 
 def test_numpy_serves_what_torch_trained(data: TowerData, model: TowerModel) -> None:
-    """The exported tables differ from the trained ones by their rounding to 8 and 16 bits alone."""
+    """The served tower differs from the trained one only by rounding to 8 and 16 bits."""
     at = np.arange(40)
     for is_named, names in ((True, data.names[at]), (False, np.zeros(40, dtype=np.int64))):
         trained = tower_logits(model, data, at, is_named)
@@ -78,7 +78,7 @@ def test_numpy_serves_what_torch_trained(data: TowerData, model: TowerModel) -> 
 
 
 def test_it_learns_from_words_and_names(data: TowerData, model: TowerModel) -> None:
-    """Right and wrong rows are told apart by their words, and surer so with the model's name."""
+    """Right and wrong rows differ by their words, and more so with the model's name."""
     at = np.arange(len(data.rows))
     plain, named = (tower_logits(model, data, at, is_named) for is_named in (False, True))
     gaps = [found[::2].mean() - found[1::2].mean() for found in (plain, named)]
@@ -86,7 +86,7 @@ def test_it_learns_from_words_and_names(data: TowerData, model: TowerModel) -> N
 
 
 def test_a_rare_name_is_no_name(data: TowerData, model: TowerModel) -> None:
-    """A model of a handful of rows gets the weights of an unknown one."""
+    """A model with few rows gets the weights of an unknown one."""
     tower = served(model, rare=(False, False, True))
     one = data.rows[:1]
     assert tower.logits(one, [2]) == tower.logits(one, [0])
@@ -94,7 +94,7 @@ def test_a_rare_name_is_no_name(data: TowerData, model: TowerModel) -> None:
 
 
 def test_the_same_seed_gives_the_same_tower(data: TowerData, model: TowerModel) -> None:
-    """Nothing but the seed decides: two fits agree to the last bit, another seed does not."""
+    """The same seed gives the same tower, another seed another one."""
     at = np.arange(len(data.rows))
     again, other = (fit_tower(data, at, 3, CONFIG, seed) for seed in (1, 2))
     assert torch.equal(again.table.weight, model.table.weight)
@@ -102,7 +102,7 @@ def test_the_same_seed_gives_the_same_tower(data: TowerData, model: TowerModel) 
 
 
 def test_a_tower_of_another_shape_is_refused(model: TowerModel) -> None:
-    """Weights of another table size are an error at loading, not nonsense at serving."""
+    """Weights of another table size are refused at load."""
     arrays = export(model, np.zeros(3, dtype=bool))
     with pytest.raises(ValueError, match="a tower of another shape"):
         Tower([arrays | {"table": arrays["table"][:100]}])
@@ -118,24 +118,26 @@ def test_a_tower_of_another_shape_is_refused(model: TowerModel) -> None:
 def test_any_text_has_a_finite_logit(
     tower: Tower, question: str, answer: str, asked: list[int], said: list[int]
 ) -> None:
-    """Empty, strange and long texts get a number like any other."""
+    """Any text has a finite logit."""
     row = tower_row(question, answer, asked, said)
     assert np.isfinite(tower.logits([row], [0])).all()
 
 
 def test_grams_tell_question_and_answer_apart() -> None:
-    """The same words hash differently in question, answer and ends, and all below the bound."""
+    """The same words have different buckets in question, answer and ends, all within bounds."""
     grams = grams_of("ab12cd", "ab12cd", [5, 6], [5, 6], BUCKETS)
-    question, answer, ends, asked, said = (set(part.tolist()) for part in grams)
+    question, answer, ends, question_letters, answer_letters = (
+        set(part.tolist()) for part in grams
+    )
     assert len(question) == len(answer) == 3  # two words and their pair
-    assert len(ends) == 6  # as the first and as the last pieces
-    assert len(asked) == len(said) == 4 + 2  # three and five characters together
-    assert len(question | answer | ends | asked | said) == 24
-    assert max(question | answer | ends | asked | said) < BUCKETS
+    assert len(ends) == 6  # the first and the last pieces
+    assert len(question_letters) == len(answer_letters) == 4 + 2  # runs of 3 and of 5 characters
+    assert len(question | answer | ends | question_letters | answer_letters) == 24
+    assert max(question | answer | ends | question_letters | answer_letters) < BUCKETS
 
 
 def test_characters_are_those_of_the_two_ends_whatever_their_case() -> None:
-    """What stands in the middle of a long text is not read letter by letter, nor are capitals."""
+    """Characters are read at both ends of a text only, without regard to case."""
     edges = "begin" * 40, "at the end" * 25
     one, other = (
         grams_of("", f"{edges[0]}{middle}{edges[1]}", [], [], BUCKETS)[4]
@@ -148,7 +150,7 @@ def test_characters_are_those_of_the_two_ends_whatever_their_case() -> None:
 
 
 def test_a_batch_scores_as_its_rows_do(data: TowerData, model: TowerModel) -> None:
-    """A row's logit does not depend on its neighbours."""
+    """A row's logit is the same alone and in a batch."""
     tower, some = served(model), list(data.rows[:5])
     together = tower.logits(some, [1, 2, 0, 1, 2])
     alone = [tower.logits([row], [n])[0] for row, n in zip(some, (1, 2, 0, 1, 2), strict=True)]
@@ -156,7 +158,7 @@ def test_a_batch_scores_as_its_rows_do(data: TowerData, model: TowerModel) -> No
 
 
 def test_rows_hold_what_the_tower_reads() -> None:
-    """A row is five bags of buckets and the traits, whatever the text."""
+    """A row is five bags of buckets and the traits."""
     row = tower_row("", "", [], [])
     assert isinstance(row, TowerRow)
     assert [len(part) for part in row.grams] == [0] * PARTS

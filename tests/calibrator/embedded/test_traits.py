@@ -1,4 +1,4 @@
-"""Traits: finite for every text, bounded work, and each says what its name says."""
+"""Traits of texts: finite, bounded in time, and different for different forms."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ SURROGATES = st.characters(categories=("Cs", "L", "N", "P", "S", "Z", "C"))
 @settings(max_examples=150)
 @given(st.text(SURROGATES, max_size=200), st.text(SURROGATES, max_size=200))
 def test_traits_are_finite_for_any_text(question: str, answer: str) -> None:
-    """Half surrogate pairs, other scripts, control characters: numbers, never an error or NaN."""
+    """Any text has finite traits, also half surrogate pairs and control characters."""
     found = traits_of(question, answer)
     assert found.shape == (TRAITS,)
     assert np.isfinite(found).all()
 
 
 def test_a_megabyte_takes_no_longer_than_its_ends() -> None:
-    """Only the two ends of a long text are looked at, and nothing in them is quadratic."""
+    """Only the two ends of a long text are read, in linear time."""
     for text in (
         "9" * 1_000_000,
         "\n" * 1_000_000,
@@ -41,7 +41,7 @@ def test_a_megabyte_takes_no_longer_than_its_ends() -> None:
 
 
 def test_forms_of_answers_differ() -> None:
-    """A letter, a number, JSON, a refusal, code and nothing each have traits of their own."""
+    """A letter, a number, JSON, a refusal, code and nothing have different traits."""
     question = "Which one?\nA. first\nB. second"
     answers = ("B", "42", '{"answer": "B"}', "I cannot answer that.", "```\nx = 1\n```", "")
     found = {tuple(traits_of(question, answer)) for answer in answers}

@@ -1,4 +1,4 @@
-"""Trees whose leaves are crossed out end where those end that are walked."""
+"""Trees that are read by crossing out leaves give the values of trees that are walked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WIDTH = 3
 
 
 def grown(leaves: int, trees: int, seed: int) -> dict[str, Any]:
-    """Trees of that many leaves, each grown by splitting one of its leaves at random."""
+    """Return the state of trees with that many leaves, each grown by random splits."""
     rng = np.random.default_rng(seed)
     nodes = 2 * leaves - 1
     left = np.tile(np.arange(nodes, dtype=np.int16), (trees, 1))
@@ -38,7 +38,7 @@ def grown(leaves: int, trees: int, seed: int) -> dict[str, Any]:
 
 @given(st.sampled_from([1, 2, 15, 32, 33, MOST_LEAVES, MOST_LEAVES + 1]), st.integers(0, 9))
 def test_crossing_out_leaves_ends_where_walking_ends(leaves: int, seed: int) -> None:
-    """Of any size, also on a threshold, and for what is no number."""
+    """Crossing out leaves gives the same values as walking, on a threshold and for NaN too."""
     trees = Trees(grown(leaves, 4, seed), WIDTH)
     rows = np.random.default_rng(seed).integers(-4, 4, (9, WIDTH)).astype(np.float32)
     rows[0, 0] = np.nan
@@ -49,7 +49,7 @@ def test_crossing_out_leaves_ends_where_walking_ends(leaves: int, seed: int) -> 
 
 @pytest.mark.parametrize(("branch", "message"), [(0, "deeper"), (9, "nowhere"), (-1, "nowhere")])
 def test_what_is_no_tree_is_refused(branch: int, message: str) -> None:
-    """Branches that lead back to the root, or out of the tree."""
+    """Branches that lead back to the root or out of the tree are refused."""
     state = grown(3, 2, seed=1)
     inner = int(state["left"][0, 0])
     state["left"][0, inner], state["right"][0, inner] = branch, inner + 1

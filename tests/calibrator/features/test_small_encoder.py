@@ -1,4 +1,4 @@
-"""The small encoder: what packing loses, and that numpy computes what BERT does."""
+"""The small encoder: the error of packing, and agreement with BERT."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PIECES = {name: at for at, name in enumerate([*NAMES, *(f"w{at}" for at in range
 
 
 def test_few_bits_lose_little() -> None:
-    """Four bits keep a table to a tenth of its size, eight to a hundredth."""
+    """Packing with four bits changes a table by less than 13 %, with eight by less than 1 %."""
     table = np.random.default_rng(1).normal(size=(40, 128)).astype(np.float32)
     lost = {
         bits: np.linalg.norm(unpacked_planes(*packed_planes(table, bits, 64)) - table)
@@ -33,7 +33,7 @@ def test_few_bits_lose_little() -> None:
 
 
 def test_rows_of_planes_are_rows_of_the_table() -> None:
-    """Some rows can be unpacked by themselves, as words of a text are."""
+    """Some rows can be unpacked alone, with the same values."""
     table = np.random.default_rng(2).normal(size=(30, 64)).astype(np.float32)
     planes, scale = packed_planes(table, 3, 64)
     some = np.array([7, 7, 0])
@@ -56,7 +56,7 @@ def bert() -> BertModel:
 
 
 def test_it_computes_what_bert_does(bert: BertModel) -> None:
-    """With the packed weights torch finds the same, for texts of any length at once."""
+    """The encoder gives the states of BERT with the packed weights, for any length."""
     base = {name: value.numpy() for name, value in bert.state_dict().items()}
     state = small_state(base, PIECES, LAYERS, 24)
     encoder = SmallEncoder(state)
@@ -76,7 +76,7 @@ def test_it_computes_what_bert_does(bert: BertModel) -> None:
 
 
 def test_other_scripts_share_the_unknown_piece(bert: BertModel) -> None:
-    """A piece that is not ASCII, and one that BERT never uses, have no vector of their own."""
+    """Pieces beyond ASCII and unused ones share the unknown piece's vector."""
     base = {name: value.numpy() for name, value in bert.state_dict().items()}
     rows = small_state(base, PIECES, LAYERS, 24)["rows"]
     assert rows[PIECES["ж"]] == rows[PIECES["[unused7]"]] == rows[PIECES["[UNK]"]]
@@ -84,7 +84,7 @@ def test_other_scripts_share_the_unknown_piece(bert: BertModel) -> None:
 
 
 def test_an_encoder_of_another_shape_is_refused(bert: BertModel) -> None:
-    """Without a layer, or with rows that are not there."""
+    """A missing layer or rows out of range are refused."""
     base = {name: value.numpy() for name, value in bert.state_dict().items()}
     state = small_state(base, PIECES, LAYERS, 24)
     with pytest.raises(ValueError, match="another shape"):

@@ -1,4 +1,4 @@
-"""Models that training never saw are rated like the last known one before them."""
+"""Unknown models are rated like their last known predecessor."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ REPLIES = [
     ],
 )
 def test_the_predecessor(name: str, rated_as: str | None) -> None:
-    """Of the same maker's line and size, the last version before it; None where there is none."""
+    """The predecessor is the last version before of the same line and size, or None."""
     assert predecessor(name, KNOWN) == rated_as
 
 
 @pytest.mark.parametrize("name", ["openai/gpt-5:free", "gpt-5@latest", "GPT-5-2026-01-31"])
 def test_what_gateways_add_to_a_known_name_changes_nothing(name: str) -> None:
-    """A known model is rated under its own name, also with a price, a version or a date."""
+    """A known model with a price, a version or a date is rated under its own name."""
     assert Predecessors(KNOWN).rated_as(name) == "gpt-5"
 
 
@@ -109,7 +109,7 @@ def confidences(scorer: Scorer, model: str) -> list[float]:
 def test_a_successor_is_not_rated_below_its_predecessor(
     embedded: Scorer, successor: str, elder: str
 ) -> None:
-    """No reply gets less under the newer name."""
+    """No reply has less confidence under the newer name."""
     pairs = zip(confidences(embedded, successor), confidences(embedded, elder), strict=True)
     assert all(newer >= older for newer, older in pairs)
 
@@ -130,6 +130,6 @@ def test_a_successor_is_not_rated_below_its_predecessor(
 def test_a_small_variant_is_not_rated_above_the_large_one(
     embedded: Scorer, small: str, large: str
 ) -> None:
-    """No reply gets more under the smaller name."""
+    """No reply has more confidence under the smaller name."""
     pairs = zip(confidences(embedded, small), confidences(embedded, large), strict=True)
     assert all(lesser <= greater for lesser, greater in pairs)

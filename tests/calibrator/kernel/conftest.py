@@ -1,4 +1,4 @@
-"""The kernel, and the shipped calibrator with it and in numpy."""
+"""Fixtures: the kernel, and the shipped calibrator with it and in numpy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def kernel() -> ModuleType:
 
 @pytest.fixture(scope="package")
 def both(kernel: ModuleType) -> tuple[EmbeddedCalibrator, EmbeddedCalibrator]:
-    """Return the shipped calibrator with the kernel, and in numpy."""
+    """Return the shipped calibrator with the kernel and in numpy."""
     with numpy_alone():
         plain = read_anew()
     return read_anew(), plain

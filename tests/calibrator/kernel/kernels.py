@@ -1,4 +1,4 @@
-"""The shipped calibrator with the kernel and without, and texts to read with both."""
+"""The shipped calibrator with and without the kernel, and texts to read with both."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WORDS = (
 
 @contextmanager
 def numpy_alone() -> Iterator[None]:
-    """Without the kernel, for what is made or called meanwhile."""
+    """Turn the kernel off for all calculations within the block."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PINOCCHIO_KERNEL", "numpy")
         with looked_for_anew():
@@ -49,7 +49,7 @@ def read_anew() -> EmbeddedCalibrator:
 
 
 def texts(count: int) -> list[tuple[str, str]]:
-    """Questions and answers of words, signs and half characters in disorder; always the same."""
+    """Return pairs of random words, signs and half characters, always the same."""
     rng = random.Random(26)
     lengths = [0, 1, 2, 5, 30, 200, 1_500]
     made = [" ".join(rng.choices(WORDS, k=rng.choice(lengths))) for _ in range(2 * count)]

@@ -1,4 +1,4 @@
-"""The kernel is built where that can be, and used where it is what these sources make."""
+"""The build of the kernel, and its use only if it fits the sources."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.running.live_proxy import ROOT
 
 
 def test_a_setting_turns_it_off(kernel: ModuleType) -> None:
-    """`PINOCCHIO_KERNEL=numpy`; its name says what computes."""
+    """`PINOCCHIO_KERNEL=numpy` turns the kernel off, and `kernel_name` says what computes."""
     assert kernel_name() == f"compiled, {kernel.ARITHMETIC}"
     with numpy_alone():
         assert (load_kernel(), kernel_name()) == (None, "numpy")
@@ -32,7 +32,7 @@ def sources(tmp_path: Path) -> Path:
 
 
 def test_without_a_compiler_there_is_none(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The hook says why, leaves nothing behind, and the package is installed all the same."""
+    """Without a compiler the build hook says why and leaves nothing behind."""
     monkeypatch.setenv("CC", "/bin/false")
     assert hatch_hook.build(sources) == "/bin/false gave 1"
     monkeypatch.setenv("CC", "/no/such/compiler")
@@ -43,7 +43,7 @@ def test_without_a_compiler_there_is_none(sources: Path, monkeypatch: pytest.Mon
 def test_a_module_of_other_files_is_not_used(
     kernel: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a pull the C files are new and the module is the old one, until it is built again."""
+    """A module built from other C files is not used."""
     assert hatch_hook.sources_digest(ROOT / "calibrator/kernel/source") == kernel.SOURCES
     monkeypatch.setattr(kernel, "SOURCES", "00000000")
     with looked_for_anew():
@@ -55,7 +55,7 @@ def test_without_avx2_it_computes_the_same(
     sources: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Also what ARM's processors are given: to a millionth, with the same reasons."""
+    """Without AVX2 confidences are the same to 1e-6, with the same reasons."""
     assert hatch_hook.build(sources, "-O1", "-DPLAIN_ARITHMETIC") == ""
     spec = spec_from_file_location(MODULE, sources / hatch_hook.MODULE)
     assert spec is not None

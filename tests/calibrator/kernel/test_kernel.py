@@ -1,4 +1,4 @@
-"""The compiled kernel gives what numpy gives."""
+"""The compiled kernel gives the numbers of numpy."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from tests.calibrator.kernel.kernels import CLOSE, numpy_alone, texts
 def test_one_has_the_kernel_and_one_has_not(
     both: tuple[EmbeddedCalibrator, EmbeddedCalibrator],
 ) -> None:
-    """Else all that is compared here would be compared with itself."""
+    """Of the two calibrators one has the kernel and the other has not."""
     pieces = [each.parts.inspector.pieces for each in both if each.parts.inspector is not None]
     assert [each.kernel is not None for each in pieces] == [True, False]
 
 
 def test_scores_are_those_of_numpy(both: tuple[EmbeddedCalibrator, EmbeddedCalibrator]) -> None:
-    """To a millionth of a probability, with the same reasons, also where texts are odd."""
+    """Confidences are those of numpy to 1e-6, with the same reasons, also for odd texts."""
     items = [Item(*each) for each in [*texts(40), ("a", "a"), ("Who wrote Faust?", "Goethe.")]]
     found = both[0].score_batch(items)
     with numpy_alone():
@@ -55,7 +55,7 @@ def test_scores_are_those_of_numpy(both: tuple[EmbeddedCalibrator, EmbeddedCalib
 
 
 def test_neighbours_change_nothing(both: tuple[EmbeddedCalibrator, EmbeddedCalibrator]) -> None:
-    """Every bit of a score is the same alone, and so it is in numpy to a millionth."""
+    """A confidence is the same alone and in a batch to 1e-12."""
     items = [Item(*each) for each in texts(12)]
     together = [each.confidence for each in both[0].score_batch(items)]
     alone = [both[0].score_batch([item])[0].confidence for item in items]
@@ -63,22 +63,22 @@ def test_neighbours_change_nothing(both: tuple[EmbeddedCalibrator, EmbeddedCalib
 
 
 def test_n_grams_are_the_same_numbers(kernel: ModuleType) -> None:
-    """In the same order, for texts of any characters and pieces of any number."""
+    """N-grams have the same numbers in the same order."""
     rng = random.Random(7)
     for question, answer in texts(60):
-        asked, said = ([rng.randrange(40_000) for _ in text.split()] for text in (question, answer))
-        found = grams_of(question, answer, asked, said, 2**18)
+        question_ids, answer_ids = (
+            [rng.randrange(40_000) for _ in text.split()] for text in (question, answer)
+        )
+        found = grams_of(question, answer, question_ids, answer_ids, 2**18)
         with numpy_alone():
-            wanted = grams_of(question, answer, asked, said, 2**18)
+            wanted = grams_of(question, answer, question_ids, answer_ids, 2**18)
         assert all(np.array_equal(a, b) for a, b in zip(found, wanted, strict=True))
 
 
 def test_what_trees_read_has_the_same_bits(
     both: tuple[EmbeddedCalibrator, EmbeddedCalibrator],
 ) -> None:
-    """A number on the other side of a threshold would end at another leaf: topics are added up in
-    numpy's order.
-    """
+    """Topics that trees read have the same bits, so that no tree ends at another leaf."""
     with_kernel, plain = (each.parts.forest for each in both)
     assert with_kernel is not None
     assert plain is not None
@@ -92,8 +92,9 @@ def test_what_trees_read_has_the_same_bits(
 def test_difficulties_are_those_of_numpy_where_it_matters(
     kernel: ModuleType, width: int, count: int
 ) -> None:
-    """All of them, or where they are only compared, those near a threshold: so each lies on numpy's
-    side of it. On it they are numpy's to the bit.
+    """Difficulties are on the same side of each threshold as numpy's.
+
+    Those near a threshold are numpy's to the bit.
     """
     rng = np.random.default_rng(width)
     table, questions = (
@@ -104,24 +105,24 @@ def test_difficulties_are_those_of_numpy_where_it_matters(
     arrays = (table, rng.random(300), questions, share, weight, np.array([0.4]))
     with numpy_alone():
         plain = Difficulty(*arrays)
-    asked = [np.unique(rng.integers(0, 300, size)).astype(np.int32) for size in [0, 1, *[30] * 15]]
-    wanted = plain.odds_of(asked)
-    meant = plain.meanings(asked)
-    assert Difficulty(*arrays).odds_of(asked) == pytest.approx(wanted, abs=2e-6)
+    pieces = [np.unique(rng.integers(0, 300, size)).astype(np.int32) for size in [0, 1, *[30] * 15]]
+    wanted = plain.odds_of(pieces)
+    meanings = plain.meanings(pieces)
+    assert Difficulty(*arrays).odds_of(pieces) == pytest.approx(wanted, abs=2e-6)
     for shift in (0, 1e-6, -6e-6, 2e-5, -2e-5, 1e-4, -1e-3, 1):
         thresholds = np.sort(wanted + shift)
         found = Difficulty(*arrays, thresholds=thresholds.tolist())
         with pytest.MonkeyPatch.context() as patch:
-            # numpy's own last bits go by where its arrays lie in memory
-            patch.setattr(found, "odds_near", lambda of: wanted[(meant == of).all(axis=1)][:1])
-            compared = found.odds_of(asked)[:, None] <= thresholds
+            # The last bits of numpy's sums depend on the alignment of its arrays.
+            patch.setattr(found, "odds_near", lambda of: wanted[(meanings == of).all(axis=1)][:1])
+            compared = found.odds_of(pieces)[:, None] <= thresholds
         assert np.array_equal(compared, wanted[:, None] <= thresholds)
-    assert found.odds_of(asked) == pytest.approx(wanted, abs=1e-3)
+    assert found.odds_of(pieces) == pytest.approx(wanted, abs=1e-3)
 
 
 @pytest.mark.parametrize("shape", [(1, 5), (2, 8), (3, 33), (4, 33), (1, 70)])
 def test_bags_of_any_shape_are_those_of_numpy(kernel: ModuleType, shape: tuple[int, int]) -> None:
-    """Of as many towers and as wide as they come, for parts of none, of one and of many n-grams."""
+    """Bags of any shape have numpy's sums, for parts of none, one and many n-grams."""
     rng = np.random.default_rng(8)
     members, width = shape
     tables = list(rng.integers(-128, 128, (members, 500, width)).astype(np.int8))
@@ -140,7 +141,7 @@ def test_bags_of_any_shape_are_those_of_numpy(kernel: ModuleType, shape: tuple[i
 
 @pytest.mark.parametrize("width", [1, 7, 8, 24, 31, 32, 40, 96, 101])
 def test_layers_of_any_width_are_products(kernel: ModuleType, width: int) -> None:
-    """Of one row and of several, those that are read two at a time as well as the one left over."""
+    """Distances of any width and number of rows are those of the definition."""
     rng = np.random.default_rng(width)
     whitening, centroids = (rng.random((rows, width), np.float32) for rows in (width, 4))
     for rows in (1, 2, 3, 8):
@@ -151,7 +152,7 @@ def test_layers_of_any_width_are_products(kernel: ModuleType, width: int) -> Non
 
 
 def test_trees_end_at_the_same_leaves(kernel: ModuleType) -> None:
-    """Also for numbers that are none, and on a threshold."""
+    """Trees end at the same leaves, also for NaN and on a threshold."""
     state = {
         "feature": np.array([[0, 1, 0, 0, 0]], np.int16),
         "threshold": np.array([[0.5, -1, 0, 0, 0]], np.float32),
@@ -170,7 +171,7 @@ def test_trees_end_at_the_same_leaves(kernel: ModuleType) -> None:
 def test_the_small_encoder_has_the_same_states(
     both: tuple[EmbeddedCalibrator, EmbeddedCalibrator],
 ) -> None:
-    """But for the order of sums, for texts of one piece and of as many as are read."""
+    """The small encoder has the same states, except for the order of sums."""
     with_kernel, plain = (each.parts.knowledge for each in both)
     assert with_kernel is not None
     assert plain is not None
@@ -185,7 +186,7 @@ def test_the_small_encoder_has_the_same_states(
 
 @pytest.mark.parametrize("rows", [1, 3, 8, 9, 40])
 def test_layers_on_whole_numbers_are_exact(kernel: ModuleType, rows: int) -> None:
-    """The sums are those of whole numbers, for rows that fill its steps and that do not."""
+    """Layers with rounded inputs give the exact sums of whole numbers."""
     rng = np.random.default_rng(rows)
     planes, scale = packed_planes(rng.normal(0, 0.1, (32, 128)).astype(np.float32), 4, 64)
     arranged, bias = tile_in_fours(planes, scale), rng.normal(size=32).astype(np.float32)
@@ -209,18 +210,16 @@ SIGNS = st.sampled_from([*"aabBzZ09_ .,-\t\n\r\x0b\x1c\x1f\x00\x7f", "the ", "Ca
 
 @given(st.lists(SIGNS, max_size=60).map("".join), st.lists(SIGNS, max_size=60).map("".join))
 def test_words_are_counted_alike(question: str, answer: str) -> None:
-    """Of texts of any white space and signs; those beyond ASCII are counted without the kernel."""
-    asked, said = PreparedText(question), PreparedText(answer)
-    found = word_counts(asked, said), _beginnings(asked, said)
+    """Words are counted alike, with any white space and signs."""
+    first, second = PreparedText(question), PreparedText(answer)
+    found = word_counts(first, second), _beginnings(first, second)
     with numpy_alone():
-        assert found == (word_counts(asked, said), _beginnings(asked, said))
+        assert found == (word_counts(first, second), _beginnings(first, second))
 
 
 @given(st.lists(SIGNS, max_size=60).map("".join), st.lists(SIGNS, min_size=1, max_size=3))
 def test_texts_are_looked_through_alike(text: str, parts: list[str]) -> None:
-    """For whole words and for parts, of which one with nothing in it is everywhere, and for their
-    numbers.
-    """
+    """Words, parts and numbers are found alike; an empty part is everywhere."""
 
     def told() -> tuple[object, ...]:
         reading, pattern = PreparedText(text), re.compile("")
@@ -238,51 +237,49 @@ def test_texts_are_looked_through_alike(text: str, parts: list[str]) -> None:
 
 
 def test_distinct_pieces_are_those_of_a_set(kernel: ModuleType) -> None:
-    """In their order, however many and however large."""
+    """Distinct pieces are those of a set, in order."""
     for pieces in ([], [0], [65_536, 5, 5, 0], [2**31 - 2, 63, 64], [*range(300), *range(200)]):
         assert np.frombuffer(kernel.distinct(pieces), np.int32).tolist() == sorted(set(pieces))
 
 
 @pytest.mark.parametrize("column", [0, OF_MEANS, 9])
 def test_a_cosine_near_a_threshold_is_that_of_numpy(kernel: ModuleType, column: int) -> None:
-    """To the last bit; of what compares single pieces, without computing the rest again."""
+    """A cosine near a threshold is numpy's to the last bit."""
     rng = np.random.default_rng(4)
     table, rarity = rng.integers(-90, 90, (400, 192), np.int8), rng.random(400, np.float32)
     scale = (1 / np.linalg.norm(table.astype(np.float32), axis=1)).astype(np.float32)
-    asked, said = (rng.integers(0, 400, count).tolist() for count in (330, 60))
+    question_ids, answer_ids = (rng.integers(0, 400, count).tolist() for count in (330, 60))
     with numpy_alone():
-        wanted = relevance("", "", asked, said, Pieces(table, scale, rarity))
+        wanted = relevance("", "", question_ids, answer_ids, Pieces(table, scale, rarity))
     thresholds: list[list[float]] = [[] for _ in range(10)]
     thresholds[column] = [wanted[COSINES][column]]
-    found = relevance("", "", asked, said, Pieces(table, scale, rarity, thresholds))
+    found = relevance("", "", question_ids, answer_ids, Pieces(table, scale, rarity, thresholds))
     exact = range(10) if column < OF_MEANS else range(OF_MEANS, 10)
     assert [found[COSINES][at] for at in exact] == [wanted[COSINES][at] for at in exact]
     assert found == pytest.approx(wanted, abs=ROUNDING)
 
 
 def test_many_words_are_counted_alike(kernel: ModuleType) -> None:
-    """Also hundreds that are distinct, and thousands that are not."""
+    """Hundreds of distinct words and thousands of equal ones are counted alike."""
     words = [f"{at:03}{'x' * (at % 7)}y" for at in range(900)]
     texts = [" ".join(words[start : start + 600]) for start in (0, 300)] + ["a " * 3_000, ""]
     for question, answer in product(texts, texts):
-        asked, said = PreparedText(question), PreparedText(answer)
-        found = word_counts(asked, said), _beginnings(asked, said)
+        first, second = PreparedText(question), PreparedText(answer)
+        found = word_counts(first, second), _beginnings(first, second)
         with numpy_alone():
-            assert found == (word_counts(asked, said), _beginnings(asked, said))
+            assert found == (word_counts(first, second), _beginnings(first, second))
 
 
 @pytest.mark.parametrize("has_kernel", [True, False])
 def test_meanings_are_compared_by_their_angle(has_kernel: bool) -> None:
-    """Of the whole, the question's end, the reply's end, and what the reply adds; the same with the
-    kernel and without. Where a side has no pieces, or the reply adds none, it is nought.
-    """
+    """Meanings are compared by their cosines; an empty side gives 0."""
     if has_kernel and load_kernel() is None:
         pytest.skip("no kernel was built here")
     with nullcontext() if has_kernel else numpy_alone():
         ones = np.ones(3, np.float32)
         of_three = Pieces(np.array([[1, 0], [0, 1], [-1, 0]], np.int8), ones, ones)
         assert (of_three.kernel is not None) == has_kernel
-        for asked, said, cosines in (
+        for question_ids, answer_ids, cosines in (
             ([0], [0], [1, 1, 1, 0]),
             ([0], [1], [0, 0, 0, 0]),
             ([0], [2], [-1, -1, -1, -1]),
@@ -290,12 +287,12 @@ def test_meanings_are_compared_by_their_angle(has_kernel: bool) -> None:
             ([0] + [1] * END, [1], [0.5**0.5, 1, 0.5**0.5, 0]),
             ([0], [], [0, 0, 0, 0]),
         ):
-            found = relevance("", "", asked, said, of_three)[COSINES]
-            assert found[:4] == pytest.approx(cosines, abs=1e-5), (asked, said)
+            found = relevance("", "", question_ids, answer_ids, of_three)[COSINES]
+            assert found[:4] == pytest.approx(cosines, abs=1e-5), (question_ids, answer_ids)
 
 
 def test_word_pieces_are_cut_alike(both: tuple[EmbeddedCalibrator, EmbeddedCalibrator]) -> None:
-    """Of words of any length and signs, half characters and special tokens among them."""
+    """Word pieces are cut alike, for words of any length and special tokens."""
     rng = random.Random(9)
     letters = "aeiouxyz09AQ-_.#[]\x7f\x1f é中\ud83d\u2028 \t\n"
     made = ["".join(rng.choices(letters, k=rng.choice([1, 9, 150]))) for _ in range(400)]
@@ -307,13 +304,13 @@ def test_word_pieces_are_cut_alike(both: tuple[EmbeddedCalibrator, EmbeddedCalib
 def test_many_questions_have_their_difficulties_one_by_one(
     both: tuple[EmbeddedCalibrator, EmbeddedCalibrator],
 ) -> None:
-    """More than are looked at together, in any number, and those that were told before."""
+    """The difficulties of many questions are those of each alone."""
     forest = both[0].parts.forest
     assert forest is not None
     rng = np.random.default_rng(8)
-    asked = [np.unique(rng.integers(0, 30_000, 12)).astype(np.int32) for _ in range(41)]
-    alone = [forest.difficulty.odds_of([each])[0] for each in asked]
+    questions = [np.unique(rng.integers(0, 30_000, 12)).astype(np.int32) for _ in range(41)]
+    alone = [forest.difficulty.odds_of([each])[0] for each in questions]
     for count in (0, 1, 16, 17, 32, 41):
         forest.difficulty._remembered = {}
-        assert forest.difficulty.odds_of(asked[:count]).tolist() == alone[:count]
-        assert forest.difficulty.odds_of(asked[:count]).tolist() == alone[:count]
+        assert forest.difficulty.odds_of(questions[:count]).tolist() == alone[:count]
+        assert forest.difficulty.odds_of(questions[:count]).tolist() == alone[:count]

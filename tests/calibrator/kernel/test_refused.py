@@ -1,4 +1,4 @@
-"""The compiled kernel takes nothing that does not fit, and does its jobs together or not at all."""
+"""The compiled kernel refuses wrong arguments, and does its jobs all or not at all."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def quantized(
     return tiles, zeros(1, groups, 16), zeros(1, offsets, 16, kind=np.int32), zeros(bias)
 
 
-NODES = np.zeros((1, 2, 8), np.uint8)  # the first leads to itself
+NODES = np.zeros((1, 2, 8), np.uint8)  # the first one leads to itself
 REFUSED: list[Callable[[Any], object]] = [
     lambda k: k.quantized_layer(*quantized(weight=8)),
     lambda k: k.quantized_layer(*quantized(groups=3)),
@@ -164,7 +164,7 @@ def thresholds(cosines: int) -> Any:
 
 @pytest.mark.parametrize("call", REFUSED, ids=range(len(REFUSED)))
 def test_what_does_not_fit_is_refused(kernel: ModuleType, call: Callable[[Any], object]) -> None:
-    """With an exception, before anything is read or written beside an array."""
+    """Arguments that do not fit are refused with an exception before any array is read."""
     assert bags(kernel)
     assert pieces(kernel)
     assert layer(kernel)
@@ -173,7 +173,7 @@ def test_what_does_not_fit_is_refused(kernel: ModuleType, call: Callable[[Any], 
 
 
 def test_jobs_are_done_together_or_not_at_all(kernel: ModuleType) -> None:
-    """In their order, as alone; where one does not fit, nothing of the others is written."""
+    """Jobs run in order with the same results as alone; if one is unknown, none runs."""
     table, scales = np.ones((4, 2, 3), np.int8), np.ones((4, 2), np.float16)
     held, rows = kernel.bag_tables(table, scales), [(np.array([1, 2], np.int32),) * 5]
     alone, first, last = (zeros(1, 5, 2, 3) for _ in range(3))
@@ -190,7 +190,7 @@ def test_jobs_are_done_together_or_not_at_all(kernel: ModuleType) -> None:
 def test_what_was_loaded_with_the_kernel_goes_on_with_it(
     both: tuple[EmbeddedCalibrator, EmbeddedCalibrator],
 ) -> None:
-    """A setting that comes later leaves no number uncomputed."""
+    """A calibrator loaded with the kernel keeps using it if the setting changes later."""
     items = [Item(*each) for each in texts(4)]
     found = both[0].score_batch(items)
     with numpy_alone():
@@ -201,7 +201,7 @@ def test_what_was_loaded_with_the_kernel_goes_on_with_it(
 
 
 def test_a_work_has_jobs_once() -> None:
-    """One that yields a second time would never have its later jobs done."""
+    """A work that yields jobs twice is refused."""
 
     def twice() -> Work[int]:
         yield []

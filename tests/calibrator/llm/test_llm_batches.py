@@ -1,4 +1,4 @@
-"""Batches of language-model rows: every row once, within the budget, common beginnings shared."""
+"""Batches of rows of a language model: complete, within the budget, with shared beginnings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from calibrator.llm.serving.batches import Batch, Budget, ModelRow, begins_with, count_common, plan
 from calibrator.llm.serving.pixels import Pixels
 
-IMAGE = 1  # the token that stands for a part of an image
+IMAGE = 1  # the token for a part of an image
 FREE = Budget(tokens=10_000, pass_tokens=10)
 
 
@@ -37,7 +37,7 @@ def planned(
 def test_every_row_is_in_one_batch_within_the_budget(
     prompts: list[list[int]], tokens: int, pass_tokens: int
 ) -> None:
-    """Whatever the rows, each is computed once; only a row alone may exceed the budget."""
+    """Each row is in one batch, and only a single row may exceed the budget."""
     rows = [ModelRow(ids) for ids in prompts]
     kept = ModelRow([2, 3])
     batches = planned(rows, Budget(tokens, pass_tokens), kept)
@@ -52,7 +52,7 @@ def test_every_row_is_in_one_batch_within_the_budget(
 
 
 def test_rows_of_like_lengths_are_computed_together() -> None:
-    """The padding of a mixed batch would cost as much as the rows themselves."""
+    """Rows of similar lengths share a batch."""
     rng = random.Random(0)
     rows = [ModelRow(rng.choices(range(2, 99), k=length)) for length in (10, 90, 11, 88, 9, 89)]
     assert [sorted(batch.places) for batch in planned(rows, Budget(300, 999))] == [
@@ -62,7 +62,7 @@ def test_rows_of_like_lengths_are_computed_together() -> None:
 
 
 def test_choices_of_one_question_share_it() -> None:
-    """Three choices of one question are one batch that starts behind it, wherever they stand."""
+    """Choices of one question share a batch that starts after it."""
     question, other = list(range(10, 40)), list(range(50, 80))
     rows = [plain(*question, at, at) for at in (2, 3)] + [plain(*other, 4), plain(*question, 5, 5)]
     batches = planned(rows)
@@ -71,21 +71,21 @@ def test_choices_of_one_question_share_it() -> None:
 
 
 def test_a_short_common_beginning_is_read_again() -> None:
-    """Where a pass of its own costs more than it saves, rows share nothing."""
+    """A common beginning that saves less than a pass of its own is not shared."""
     rows = [plain(5, 6, 7, at, at) for at in (2, 3)]
     assert [batch.shared for batch in planned(rows)] == [0]
     assert [batch.shared for batch in planned(rows, Budget(10_000, 2))] == [3]
 
 
 def test_a_lone_neighbour_does_not_shorten_what_others_share() -> None:
-    """One row that is alike for five tokens leaves three that are alike for thirty together."""
+    """A single similar row does not shorten what the others share."""
     long = list(range(10, 40))
     rows = [plain(*long[:5], 2, 2, 2), *(plain(*long, 50 + at) for at in range(3))]
     assert Batch([1, 2, 3], 0, 30) in planned(rows)
 
 
 def test_an_image_is_shared_only_when_it_is_the_same() -> None:
-    """The tokens of two images look alike; what they share ends before them."""
+    """An image is shared only if it is the same object."""
     one, other = picture(), picture()
     ids = [5, IMAGE, IMAGE, IMAGE, 6, 7, 8]
     assert count_common(ModelRow([*ids, 2], (one,)), ModelRow([*ids, 3], (one,)), IMAGE) == 7
@@ -95,7 +95,7 @@ def test_an_image_is_shared_only_when_it_is_the_same() -> None:
 
 
 def test_the_last_token_is_never_shared() -> None:
-    """Equal rows still have a token each to be read at."""
+    """The last token is never shared."""
     row = plain(*range(10, 60))
     assert count_common(row, row, IMAGE) == 49
     assert not begins_with(row, row)

@@ -1,4 +1,4 @@
-"""Calibrators in the forms of other engines score as the scorer they came from (B09)."""
+"""Exported calibrators score as the original (B09)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def scores(folder: Path, items: list[Item] = ITEMS) -> list[float]:
 def test_merged_weights_are_a_checkpoint_that_scores_the_same(
     tiny_checkpoint: OfFamily, tmp_path: Path, family: Family
 ) -> None:
-    """E01: no adapter, no base beside it, the same numbers, and transformers loads it as it is."""
+    """Merged weights score the same without adapter and base, and transformers loads them (E01)."""
     config = export_weights(str(tiny_checkpoint(family)), tmp_path / "merged")
     assert (config.base, config.adapter) == (".", None)
     assert scores(tmp_path / "merged") == pytest.approx(scores(tiny_checkpoint(family)), abs=1e-5)
@@ -44,7 +44,7 @@ def test_merged_weights_are_a_checkpoint_that_scores_the_same(
 
 
 def test_bf16_weights_stay_near(tiny_checkpoint: OfFamily, tmp_path: Path) -> None:
-    """Half the size; its version is another, so that no certificate carries over."""
+    """Weights in bf16 score nearly the same, at half the size, with another version."""
     folder = tiny_checkpoint("qwen3_5_text")
     config = export_weights(str(folder), tmp_path / "half", dtype="bfloat16")
     assert scores(tmp_path / "half") == pytest.approx(scores(folder), abs=0.02)
@@ -61,7 +61,7 @@ def test_bf16_weights_stay_near(tiny_checkpoint: OfFamily, tmp_path: Path) -> No
 def test_the_sequence_classifier_says_the_same_through_a_sigmoid(
     tiny_checkpoint: OfFamily, tmp_path: Path, family: Family
 ) -> None:
-    """One output, W[ii] - W[i]: what vLLM and others serve as a classifier."""
+    """The sequence classifier's output W[ii] - W[i] gives the same score by a sigmoid."""
     from transformers import AutoModelForSequenceClassification
 
     folder = tiny_checkpoint(family)
@@ -78,7 +78,7 @@ def test_the_sequence_classifier_says_the_same_through_a_sigmoid(
 def test_a_form_that_a_kind_has_not_is_refused_and_leaves_nothing(
     tiny_checkpoint: OfFamily, tmp_path: Path
 ) -> None:
-    """transformers has no sequence classification for Qwen3-VL."""
+    """Qwen3-VL has no sequence classification, so that export is refused and leaves nothing."""
     with pytest.raises(CheckpointError, match=r"no sequence classification for qwen3_vl.*merged"):
         export_weights(
             str(tiny_checkpoint("qwen3_vl")), tmp_path / "one", "sequence-classification"
@@ -89,12 +89,12 @@ def test_a_form_that_a_kind_has_not_is_refused_and_leaves_nothing(
 def test_transformers_decision_pipeline_says_the_same(
     tiny_checkpoint: OfFamily, tmp_path: Path
 ) -> None:
-    """decision.json: a yes/no question about a state of question and answer, from our prompt."""
+    """The decision pipeline of transformers gives the same score with decision.json."""
     from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 
     folder, merged = tiny_checkpoint("qwen3_5_text"), tmp_path / "merged"
     export_weights(str(folder), merged)
-    # by the path alone it would first make a whole Qwen3.5 of the default size
+    # By the path alone it would first make a whole Qwen3.5 of the default size
     model: Any = AutoModelForCausalLM.from_pretrained(merged)
     tokenizer = AutoTokenizer.from_pretrained(merged)
     decide = pipeline("decision", model=model, tokenizer=tokenizer, device="cpu")
@@ -114,7 +114,7 @@ def test_transformers_decision_pipeline_says_the_same(
 def test_the_decision_template_is_the_prompt(
     name: str, missing: Any, benchmark: str, model: str
 ) -> None:
-    """F01, F07, W03: with every combination of known and unknown tags."""
+    """The decision template gives the prompt, with any known and unknown tags (F01, F07, W03)."""
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     from calibrator.checkpoints.llm_config import PromptConfig
@@ -122,9 +122,9 @@ def test_the_decision_template_is_the_prompt(
     prompt = PromptConfig(preset(name).prompt.template, missing, 20, 10)
     values = {"benchmark": benchmark, "source_model": model, "question": "{q}" * 9, "answer": "a\n"}
     state = {key: value for key, value in values.items() if value}
-    shown = {**values, "question": values["question"][:20]}
+    cut_values = {**values, "question": values["question"][:20]}
     template = ImmutableSandboxedEnvironment().from_string(decision_template(prompt))
-    assert template.render(state=state) == fill(prompt, shown)
+    assert template.render(state=state) == fill(prompt, cut_values)
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def probed(tiny_checkpoint: OfFamily, tmp_path: Path) -> Path:
 def test_a_probe_goes_along_or_is_refused(
     probed: Path, tiny_checkpoint: OfFamily, tmp_path: Path
 ) -> None:
-    """K14: merged weights keep it; what reads the labels alone would say something else."""
+    """Merged weights keep the probe; exports that read only the labels are refused (K14)."""
     export_weights(str(probed), tmp_path / "merged")
     assert scores(tmp_path / "merged") == pytest.approx(scores(probed), abs=1e-5)
     assert scores(probed) != pytest.approx(scores(tiny_checkpoint("qwen3_5_text")), abs=1e-3)
@@ -156,7 +156,7 @@ def test_a_probe_goes_along_or_is_refused(
 def test_the_command_exports_and_refuses_in_a_sentence(
     tiny_checkpoint: OfFamily, tmp_path: Path
 ) -> None:
-    """`pinocchio export-weights`: a new folder, or what is wrong."""
+    """`pinocchio export-weights` writes a new folder, or refuses in one sentence."""
     folder, output = str(tiny_checkpoint("qwen3_5_text")), str(tmp_path / "merged")
     done = CliRunner().invoke(cli, ["export-weights", folder, "-o", output])
     assert done.exit_code == 0, done.output

@@ -1,4 +1,4 @@
-"""Bases of other families: those that can be served are trained, and others refused before."""
+"""Bases of other families: those that can be served are trained, others refused before."""
 
 from __future__ import annotations
 
@@ -56,8 +56,9 @@ def config_for(base: Path, folder: Path) -> LlmTrainConfig:
 
 @pytest.mark.parametrize("name", ["Llama", "Qwen2", "Qwen3"])
 def test_what_is_trained_can_be_loaded(tmp_path: Path, name: str) -> None:
-    """Families with and without norms of queries and keys, with and without biases: the checkpoint
-    loads, its canary agrees, and it scores.
+    """A trained checkpoint of each family loads and scores.
+
+    The families differ in norms of queries and keys and in biases.
     """
     base = write_base(tmp_path / "base", name)
     made = train_llm(tmp_path / "run", config_for(base, tmp_path), silent)
@@ -76,7 +77,7 @@ def test_what_is_trained_can_be_loaded(tmp_path: Path, name: str) -> None:
 def test_what_cannot_be_served_is_refused_before_training(
     tmp_path: Path, name: str, more: dict[str, Any]
 ) -> None:
-    """Families whose layers compute something else: one sentence, and no run has begun."""
+    """A family whose layers cannot be served is refused before training."""
     base = write_base(tmp_path / "base", name, **more)
     with pytest.raises(TrainingError, match="could be trained, but not be served"):
         train_llm(tmp_path / "run", config_for(base, tmp_path), silent)
@@ -84,7 +85,7 @@ def test_what_cannot_be_served_is_refused_before_training(
 
 @pytest.mark.parametrize("is_folder", [False, True])
 def test_gguf_is_told_how_to_be_converted(tmp_path: Path, is_folder: bool) -> None:
-    """A file or a folder of GGUF is named for what it is, with the lines that convert it."""
+    """A file or folder of GGUF is refused with the command that converts it."""
     file = tmp_path / "model.gguf"
     file.write_bytes(b"GGUF")
     config = config_for(tmp_path if is_folder else file, tmp_path)

@@ -1,4 +1,4 @@
-"""Layers that are replaced for scoring: the same numbers for less."""
+"""Faster layers for scoring: the same numbers."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ from tests.calibrator.llm.test_llm_model import LABELS, PLACEHOLDER, load, promp
 def test_the_delta_rule_is_that_of_transformers(
     length: int, groups: int, heads: int, has_state: bool
 ) -> None:
-    """Outputs and state to 1e-5, for heads that forget at once and ones that hardly do, in chunks
-    that are full and not.
+    """The delta rule's outputs and state equal those of transformers to 1e-5.
+
+    Heads forget at once or hardly at all, in full and partial chunks.
     """
     torch.manual_seed(length)
     query, key = (torch.randn(2, length, groups, 16) for _ in range(2))
@@ -50,14 +51,14 @@ def test_the_delta_rule_is_that_of_transformers(
     found = gated_delta_rule(query, key, value, decay, beta, state)
     for one, other in zip(found, expected, strict=True):
         assert torch.allclose(one, other, rtol=0, atol=1e-5)
-    assert state is None or torch.equal(state, before)  # others go on from it too
+    assert state is None or torch.equal(state, before)  # other rows continue from it too
 
 
 def test_no_denormal_number_is_carried_on() -> None:
-    """What a head has all but forgotten is zero: a CPU multiplies denormals many times slower."""
+    """No denormal number is carried on: a CPU multiplies them many times slower."""
     length = 4 * CHUNK
     query, key, value = (torch.randn(1, length, 1, 16) for _ in range(3))
-    decay = torch.full((1, length, 1), -2.9)  # exp(-2.9 * 32) is one
+    decay = torch.full((1, length, 1), -2.9)  # exp(-2.9 * 32) is denormal
     out, state = gated_delta_rule(query, key, value, decay, torch.ones(1, length, 1), None)
     for found in (out, state):
         assert not ((found != 0) & (found.abs() < torch.finfo(torch.float32).tiny)).any()
@@ -65,7 +66,7 @@ def test_no_denormal_number_is_carried_on() -> None:
 
 @pytest.mark.parametrize("family", EACH_FAMILY)
 def test_layers_are_replaced_under_their_own_names(tiny_bases: OfFamily, family: Family) -> None:
-    """Weights are saved as before; the last layer and those of linear attention are replaced."""
+    """Faster layers have the same names, and replace the last layer and linear attention."""
     model = load(tiny_bases, family)
     names = set(model.state_dict())
     use_faster_layers(model)
@@ -79,7 +80,7 @@ def test_layers_are_replaced_under_their_own_names(tiny_bases: OfFamily, family:
 
 @pytest.mark.parametrize("family", EACH_FAMILY)
 def test_the_last_layer_computes_one_position_a_row(tiny_bases: OfFamily, family: Family) -> None:
-    """Its MLP reads one state of each row, whatever their lengths."""
+    """The last layer's MLP reads one state of each row."""
     model = load(tiny_bases, family)
     use_faster_layers(model)
     layers: Any = getattr(model.model, "language_model", model.model).layers
@@ -92,7 +93,7 @@ def test_the_last_layer_computes_one_position_a_row(tiny_bases: OfFamily, family
 
 
 def test_threads_do_not_read_each_others_positions(tiny_bases: OfFamily) -> None:
-    """A model that several threads score with gives each row its own score."""
+    """Several threads score with one model, and each row gets its own score."""
     model = load(tiny_bases, "qwen3_vl")
     use_faster_layers(model)
     scorer = LabelModel(model, LABELS)
@@ -108,10 +109,8 @@ def test_threads_do_not_read_each_others_positions(tiny_bases: OfFamily) -> None
 def test_norms_give_what_those_of_transformers_do(
     tiny_bases: OfFamily, family: Family, is_kernel: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To 1e-5 in fp32, by torch's kernel too; in autocast, where only matrices read them, rounded
-    to its numbers.
-    """
-    if is_kernel:  # what another device takes
+    """Norms equal those of transformers to 1e-5, and rounded in autocast."""
+    if is_kernel:  # as on another device
         monkeypatch.setattr(replace, "PASSES_ON", "none")
     layers = text_model_of(load(tiny_bases, family)).layers
     theirs = [each for name, each in layers[-1].named_modules() if name.endswith("norm")]
@@ -130,8 +129,10 @@ def test_norms_give_what_those_of_transformers_do(
 def test_a_cpu_asks_for_no_kernels(
     tiny_bases: OfFamily, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where flash-linear-attention is installed transformers calls it on a CPU too, where it fails:
-    a checkpoint with an adapter, which is tried before it goes to a GPU, loads all the same.
+    """On a CPU no kernel of flash-linear-attention is called.
+
+    If it is installed, transformers calls it on a CPU too, where it fails. A checkpoint with an
+    adapter is tried on the CPU first.
     """
 
     def fails(*_args: Any, **_others: Any) -> None:

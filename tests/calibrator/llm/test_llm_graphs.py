@@ -1,4 +1,4 @@
-"""Single rows by recorded passes. A CPU records nothing; what is recorded is run again here."""
+"""Single rows by recorded passes. A CPU records nothing, so passes are run again here."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LENGTHS = (3, 90, 60, 63, 65, 1, 3)  # recordings of 64 and 128 tokens
 
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Models record as on a GPU; of each recording, how often it was played."""
+    """Make models record as on a GPU; return how often each recording was played."""
     plays: list[int] = []
 
     def record(act: Callable[[], Tensor], _pool: Any) -> tuple[Tensor, Callable[[], None]]:
@@ -67,8 +67,9 @@ def rows_of(model: Any, lengths: Sequence[int] = LENGTHS) -> list[ModelRow]:
 def test_played_rows_have_the_scores_of_others(
     tiny_bases: OfFamily, family: Family, recorded: list[int]
 ) -> None:
-    """Equal to 1e-5 to those of a model that records nothing, whatever was played before; each
-    length to a multiple of 64 tokens is recorded once.
+    """Played rows score as those of a model without recordings, to 1e-5.
+
+    Each length is recorded once, in multiples of 64 tokens.
     """
     scorer = scorer_of(tiny_bases, family)
     rows = rows_of(scorer.model)
@@ -80,7 +81,7 @@ def test_played_rows_have_the_scores_of_others(
 
 
 def test_what_cannot_be_played_is_computed(tiny_bases: OfFamily, recorded: list[int]) -> None:
-    """Rows in a batch, with an image of their own, or longer than any recording."""
+    """Rows in a batch, with an image of their own or too long are not recorded."""
     scorer = scorer_of(tiny_bases, "qwen3_vl")
     model = scorer.model
     scorer.logits(rows_of(model, (9, 8)))
@@ -91,7 +92,7 @@ def test_what_cannot_be_played_is_computed(tiny_bases: OfFamily, recorded: list[
 
 
 def test_threads_do_not_play_each_others_rows(tiny_bases: OfFamily, recorded: list[int]) -> None:
-    """A recording is one place in memory: rows that several threads score take turns."""
+    """Rows that several threads score take turns with a recording."""
     scorer = scorer_of(tiny_bases, "qwen3_vl")
     rows = rows_of(scorer.model)
     expected = torch.cat([scorer.logits([row]) for row in rows])
@@ -107,7 +108,7 @@ def test_what_cannot_be_recorded_is_computed(
     caplog: pytest.LogCaptureFixture,
     error: type[Exception],
 ) -> None:
-    """For want of memory, or of a kernel that can be: it is tried and said once."""
+    """If recording fails, rows are computed without it, with one warning."""
 
     def record(_act: Callable[[], Tensor], _pool: Any) -> Any:
         raise error("no")
@@ -127,7 +128,7 @@ def test_what_cannot_be_recorded_is_computed(
 def test_recordings_are_given_up_before_the_gpu(
     tiny_bases: OfFamily, recorded: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A row that has no room beside them is computed without them, where it was to be."""
+    """If memory is short, recordings are dropped before the model leaves the GPU."""
     scorer = scorer_of(tiny_bases, "qwen3_vl")
     [short] = rows_of(scorer.model, (9,))
     long = prompt(scorer.model, [40] * graphs.MOST, PLACEHOLDER)
@@ -148,7 +149,7 @@ def test_recordings_are_given_up_before_the_gpu(
 
 
 def test_a_pass_of_its_own_has_to_save_more_of_a_small_model() -> None:
-    """On a GPU a pass costs its launches, whatever a token costs: of 7e9 weights 2,100 tokens."""
+    """A pass costs its launches on a GPU: 15e6 tokens of a model of 1e6 weights, 2,100 of 7e9."""
     layer: Any = torch.nn.Linear(1_000, 1_000, bias=False)
     model: Any = SimpleNamespace(model=SimpleNamespace(layers=torch.nn.ModuleList([layer])))
     assert gpu_budget(model).pass_tokens == pytest.approx(15_000_000, rel=0.01)

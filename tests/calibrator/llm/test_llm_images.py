@@ -1,4 +1,4 @@
-"""From image files to pictures for a vision model: every kind, and every way to be none (F04)."""
+"""From image files to pictures for a vision model, and refusals (F04)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def reason_of(data: bytes) -> str:
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "GIF", "BMP"])
 def test_every_kind_is_read(kind: str) -> None:
-    """A picture of one colour comes out in its size and, but for compression, its colour."""
+    """Each kind of image is read in its size and colour."""
     data = picture(kind, (20, 10), GREEN)
     assert read_image(data).size == (20, 10)
     assert np.allclose(colour_of(data), GREEN, atol=4)
@@ -67,12 +67,12 @@ def test_every_kind_is_read(kind: str) -> None:
 def test_every_mode_becomes_rgb_on_white(
     kind: str, mode: str, colour: object, seen: tuple[int, ...]
 ) -> None:
-    """What is clear shows white behind it; gray of 16 bits and inks keep their tone."""
+    """Each mode becomes RGB on white, and gray of 16 bits and inks keep their tone."""
     assert np.allclose(colour_of(picture(kind, (8, 8), colour, mode)), seen, atol=2)
 
 
 def test_a_palette_with_a_clear_colour_is_on_white() -> None:
-    """The same holds where the transparency is told beside a palette."""
+    """A palette with a transparent colour is read on white."""
     stream = io.BytesIO()
     palette = Image.new("P", (8, 8), 0)
     palette.putpalette([1, 2, 3])
@@ -81,7 +81,7 @@ def test_a_palette_with_a_clear_colour_is_on_white() -> None:
 
 
 def test_an_animation_is_its_first_frame() -> None:
-    """Of a GIF that moves, what it begins with is looked at."""
+    """An animation is read as its first frame."""
     stream = io.BytesIO()
     frames = [Image.new("RGB", (8, 8), colour) for colour in (RED, GREEN)]
     frames[0].save(stream, "GIF", save_all=True, append_images=frames[1:])
@@ -96,13 +96,13 @@ def exif(orientation: int) -> bytes:
 
 @pytest.mark.parametrize(("orientation", "size"), [(1, (40, 20)), (3, (40, 20)), (6, (20, 40))])
 def test_a_photo_is_upright(orientation: int, size: Size) -> None:
-    """A camera that was held on its side says so in EXIF, and the picture is turned."""
+    """A photo is turned upright by its EXIF."""
     assert read_image(picture("JPEG", (40, 20), exif=exif(orientation))).size == size
 
 
 @pytest.mark.parametrize("orientation", [0, 9, 60_000])
 def test_nonsense_in_exif_is_passed_over(orientation: int) -> None:
-    """What EXIF says wrongly turns nothing and costs nothing."""
+    """Wrong EXIF turns nothing."""
     damaged = picture("JPEG", (40, 20), exif=b"Exif\0\0MM\0*\0\0\0\x08\xff\xff" + b"\x01" * 30)
     assert read_image(damaged).size == (40, 20)
     assert read_image(picture("JPEG", (40, 20), exif=exif(orientation))).size == (40, 20)
@@ -126,14 +126,14 @@ def test_nonsense_in_exif_is_passed_over(orientation: int) -> None:
     ],
 )
 def test_what_is_no_image_is_one_error(data: bytes) -> None:
-    """Other files, also of kinds that Pillow could read, and heads with nothing behind them."""
+    """A file that is no image is refused with `image_format`."""
     assert reason_of(data) == "image_format"
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "GIF", "BMP"])
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.9])
 def test_a_truncated_file_is_damaged(kind: str, share: float) -> None:
-    """Half a file is no picture: what is missing is not guessed."""
+    """A truncated file is refused."""
     noise = np.random.default_rng(0).integers(0, 255, (64, 64, 3), np.uint8)
     stream = io.BytesIO()
     Image.fromarray(noise).save(stream, kind)
@@ -143,7 +143,7 @@ def test_a_truncated_file_is_damaged(kind: str, share: float) -> None:
 
 @given(st.integers(0, len(PNG) - 1), st.integers(0, 255), st.integers(0, len(PNG)))
 def test_a_damaged_file_is_a_picture_or_an_error_of_ours(at: int, byte: int, cut: int) -> None:
-    """Wherever a byte is changed and the file is cut, nothing else is raised."""
+    """A damaged file gives a picture or a NotScorableError."""
     damaged = PNG[:at] + bytes([byte]) + PNG[at + 1 :]
     for data in (damaged, damaged[:cut]):
         with contextlib.suppress(NotScorableError):
@@ -152,28 +152,28 @@ def test_a_damaged_file_is_a_picture_or_an_error_of_ours(at: int, byte: int, cut
 
 @pytest.mark.parametrize("size", [(65_500, 65_500), (10_000, 10_000), (2**31 - 1, 2**31 - 1)])
 def test_a_bomb_is_not_decoded(size: Size) -> None:
-    """A file of a few bytes that promises gigapixels is refused by its head, at once."""
+    """A small file with gigapixels is refused by its head within a second."""
     began = time.process_time()
     assert reason_of(png_that_says(*size)) == "image_size"
     assert time.process_time() - began < 1
 
 
 def test_a_webp_bomb_is_not_decoded() -> None:
-    """The same holds where the canvas is larger than what is drawn on it."""
+    """A WebP file with a huge canvas is refused."""
     assert reason_of(webp_that_says(16_383, 16_383)) in ("image_size", "image_format")
 
 
 def test_as_many_pixels_as_allowed_are_read() -> None:
-    """The limit itself is no bomb, a row more is."""
+    """An image may have the allowed number of pixels, but no more."""
     assert read_image(picture("PNG", (100, 50)), max_pixels=5_000).size == (100, 50)
     with pytest.raises(NotScorableError, match="more than 4999 pixels"):
         read_image(picture("PNG", (100, 50)), max_pixels=4_999)
-    assert MAX_PIXELS < Image.MAX_IMAGE_PIXELS  # Pillow's own guard comes after ours
+    assert MAX_PIXELS < Image.MAX_IMAGE_PIXELS  # Pillow's own limit is higher
 
 
 @pytest.mark.parametrize("size", [(201, 1), (1, 201), (4_020, 20)])
 def test_a_strip_is_no_picture(size: Size) -> None:
-    """F04: over 200 times as long as wide is refused, as the model's own processor refuses it."""
+    """An image 200 times as long as wide is refused, as by the model's processor (F04)."""
     assert reason_of(picture("PNG", size)) == "image_shape"
     with pytest.raises(ValueError, match="aspect ratio"):
         smart_resize(size[1], size[0], 32, IMAGES.min_pixels, IMAGES.max_pixels)
@@ -200,8 +200,9 @@ def reader() -> PixelReader:
 def test_pictures_are_fitted_into_the_papers_bounds(
     reader: PixelReader, size: Size, tokens: int
 ) -> None:
-    """F04, V15, V16, W02: tiles of 32 by 32 pixels, each a token; both placeholders become 448 by
-    448, and photos have 196 to 392 tokens.
+    """Pictures are scaled to 196 to 392 tokens of 32 by 32 pixels (F04, V15, V16, W02).
+
+    Both placeholders become 448 by 448.
     """
     found = reader.read(picture("PNG", size))
     assert found.tokens == tokens == found.grid[1] * found.grid[2] // 4

@@ -64,7 +64,7 @@ def scores_of(folder: Path, items: list[Item] = ITEMS) -> list[float]:
 def test_a_score_is_the_softmax_over_two_logits(
     tiny_checkpoint: OfFamily, tiny_bases: OfFamily, family: Family
 ) -> None:
-    """B08, B09: the same as all logits of the adapted, unmerged model would say."""
+    """A score is the softmax over the adapted model's two label logits (B08, B09)."""
     folder = tiny_checkpoint(family)
     scorer = loaded(folder)
     adapted = load_adapter(
@@ -82,7 +82,7 @@ def test_a_score_is_the_softmax_over_two_logits(
 def test_neighbours_of_other_lengths_change_nothing(
     tiny_checkpoint: OfFamily, family: Family
 ) -> None:
-    """Padding is invisible, to attention and to the layers of linear attention."""
+    """A row's score is the same with neighbours of other lengths."""
     scorer = loaded(tiny_checkpoint(family))
     together = [score.score for score in scorer.score_batch(ITEMS)]
     alone = [scorer.score_batch([item])[0].score for item in ITEMS]
@@ -93,7 +93,7 @@ def test_neighbours_of_other_lengths_change_nothing(
 def test_the_placeholder_is_the_size_the_model_was_trained_with(
     tiny_checkpoint: OfFamily, copied: Path
 ) -> None:
-    """F05, V16, W02: 28 x 28 and 336 x 336 both become 448 x 448, 196 tokens."""
+    """The placeholder is 448 x 448 with 196 tokens (F05, V16, W02)."""
     for folder in (tiny_checkpoint("qwen3_vl"), change(copied, preset="released-0.8b")):
         pixels = loaded(folder).pixels
         assert pixels is not None
@@ -104,7 +104,7 @@ def test_the_placeholder_is_the_size_the_model_was_trained_with(
 
 
 def test_a_text_calibrator_reads_no_images(tiny_checkpoint: OfFamily) -> None:
-    """It says so, and gives no number where an image was part of the question."""
+    """A text calibrator refuses a question with an image."""
     text, vision = loaded(tiny_checkpoint("qwen3_5_text")), loaded(tiny_checkpoint("qwen3_5"))
     assert (reads_images(text), reads_images(vision)) == (False, True)
     with pytest.raises(NotScorableError) as raised:
@@ -115,7 +115,9 @@ def test_a_text_calibrator_reads_no_images(tiny_checkpoint: OfFamily) -> None:
 def test_an_adapter_is_never_left_out_in_silence(
     tiny_checkpoint: OfFamily, tiny_bases: OfFamily, tmp_path: Path
 ) -> None:
-    """The hub's own snippet loads the released adapter into the text class, where nothing of it
+    """An adapter that does not match its base is refused.
+
+    The hub's own snippet loads the released adapter into the text class, where nothing of it
     matches, and peft only warns: the scores are then those of the base.
     """
     for family, base, architecture in (
@@ -130,7 +132,7 @@ def test_an_adapter_is_never_left_out_in_silence(
 
 @pytest.mark.parametrize("fault", ["missing", "strange", "shape"])
 def test_every_key_of_an_adapter_counts(copied: Path, fault: str) -> None:
-    """One weight that is missing, matches nothing or has another shape is one too many."""
+    """An adapter's weight that is missing, unknown or of another shape is refused."""
     state = load_file(copied / ADAPTER)
     name = sorted(state)[0]
     if fault == "shape":
@@ -145,7 +147,7 @@ def test_every_key_of_an_adapter_counts(copied: Path, fault: str) -> None:
 
 
 def test_an_adapter_that_changes_nothing_is_refused(copied: Path) -> None:
-    """The canary: one score with it and one without."""
+    """An adapter that changes no score is refused."""
     state = load_file(copied / ADAPTER)
     save_file({k: torch.zeros_like(v) if "lora_B" in k else v for k, v in state.items()},
               copied / ADAPTER)  # fmt: skip
@@ -154,7 +156,7 @@ def test_an_adapter_that_changes_nothing_is_refused(copied: Path) -> None:
 
 
 def test_weights_must_be_those_that_were_named(copied: Path) -> None:
-    """Where calibrator.json has their digest."""
+    """Weights must have the digest that calibrator.json names."""
     change(copied, weights_sha256=digest_of(copied))
     assert loaded(copied)
     change(copied, weights_sha256="0" * 64)
@@ -189,7 +191,7 @@ def as_pickle(path: Path) -> None:
 def test_damaged_checkpoints_are_refused_in_a_sentence(
     copied: Path, name: str, damage: Callable[[Path], Any], message: str
 ) -> None:
-    """Cut, empty, pickled, of another kind, no JSON: what and where, no foreign traceback."""
+    """Damaged files are refused in one sentence."""
     damage(copied / name)
     with pytest.raises(CheckpointError, match=message):
         loaded(copied)
@@ -216,7 +218,7 @@ def test_damaged_checkpoints_are_refused_in_a_sentence(
 def test_wrong_configurations_are_refused_in_a_sentence(
     copied: Path, values: dict[str, Any], message: str
 ) -> None:
-    """What is wrong stands in the message."""
+    """Wrong configurations are refused with what is wrong."""
     with pytest.raises(CheckpointError, match=message):
         loaded(change(copied, **values))
 
@@ -224,7 +226,7 @@ def test_wrong_configurations_are_refused_in_a_sentence(
 def test_a_base_without_all_its_weights_is_refused(
     tiny_checkpoint: OfFamily, tiny_bases: OfFamily, tmp_path: Path, copied: Path
 ) -> None:
-    """transformers would make the missing ones up."""
+    """A base with a missing weight is refused; transformers would make it up."""
     base = Path(shutil.copytree(tiny_bases("qwen3_5"), tmp_path / "base"))
     state = load_file(base / "model.safetensors")
     del state["model.language_model.layers.1.mlp.up_proj.weight"]
@@ -234,7 +236,7 @@ def test_a_base_without_all_its_weights_is_refused(
 
 
 def test_merged_scores_are_those_of_the_adapter(tiny_checkpoint: OfFamily, tmp_path: Path) -> None:
-    """Merged in fp32 and saved whole, a checkpoint says the same with no adapter (E01)."""
+    """Merged in fp32 and saved, a checkpoint scores the same without adapter (E01)."""
     folder = tiny_checkpoint("qwen3_5")
     scorer = loaded(folder)
     whole = tmp_path / "whole"
@@ -250,7 +252,7 @@ def test_merged_scores_are_those_of_the_adapter(tiny_checkpoint: OfFamily, tmp_p
 def test_a_checkpoint_has_a_version_and_a_card_without_torch(
     tiny_checkpoint: OfFamily,
 ) -> None:
-    """Its name and its weights' digest are the provenance of every score."""
+    """A checkpoint has a version and a card without loading torch."""
     folder = tiny_checkpoint("qwen3_5")
     check_checkpoint(str(folder))
     card = checkpoint_card(str(folder))
@@ -261,7 +263,7 @@ def test_a_checkpoint_has_a_version_and_a_card_without_torch(
 
 
 def test_a_recalibration_of_the_checkpoint_is_applied(copied: Path) -> None:
-    """`score` is the model's, `confidence` what Platt makes of it."""
+    """The confidence is the score after the checkpoint's recalibration."""
     change(copied, recalibration={"kind": "platt", "slope": 0.5, "intercept": 1.0})
     [score] = loaded(copied).score_batch(ITEMS[:1])
     odds = 0.5 * np.log(score.score / (1 - score.score)) + 1
@@ -270,7 +272,7 @@ def test_a_recalibration_of_the_checkpoint_is_applied(copied: Path) -> None:
 
 
 def test_long_texts_are_said_to_be_truncated(tiny_checkpoint: OfFamily) -> None:
-    """F02, F03: the confidence status tells it."""
+    """A text that is too long gives a truncated score (F02, F03)."""
     scores = loaded(tiny_checkpoint("qwen3_5_text")).score_batch(
         [Item("q", "a" * 801), Item("q", "a" * 800)]
     )
@@ -278,13 +280,13 @@ def test_long_texts_are_said_to_be_truncated(tiny_checkpoint: OfFamily) -> None:
 
 
 def test_two_lines_score_with_a_language_model(tiny_checkpoint: OfFamily) -> None:
-    """G01-G03: the façade takes a folder of this kind as it takes any."""
+    """`Pinocchio` loads a folder of a language model like any other (G01-G03)."""
     judge = Pinocchio(str(tiny_checkpoint("qwen3_5")), device="cpu")
     assert 0 < judge.score(question="2+2?", answer="4", source_model="gpt-5.6") < 1
 
 
 def test_bf16_scores_near_fp32(tiny_checkpoint: OfFamily) -> None:
-    """E06: the two rows of the head stay in fp32."""
+    """Scores in bf16 are near those in fp32, with the head in fp32 (E06)."""
     scorer = loaded(tiny_checkpoint("qwen3_5_text"))
     half = load_llm(scorer.config, tiny_checkpoint("qwen3_5_text"), "cpu", dtype="bfloat16")
     found, expected = ([s.score for s in each.score_batch(ITEMS)] for each in (half, scorer))
@@ -293,13 +295,13 @@ def test_bf16_scores_near_fp32(tiny_checkpoint: OfFamily) -> None:
 
 
 def test_devices_that_are_not_there_are_named(tiny_checkpoint: OfFamily) -> None:
-    """A clear sentence, before anything is read."""
+    """An unknown device is refused before anything is read."""
     with pytest.raises(CheckpointError, match="'nonsense'"):
         load_scorer(str(tiny_checkpoint("qwen3_5")), "nonsense")
 
 
 def test_presets_are_what_paper_and_release_say() -> None:
-    """B04, E01, F02-F05 and W01-W03, by number."""
+    """The presets have the numbers of paper and release (B04, E01, F02-F05, W01-W03)."""
     paper, released = preset("paper"), preset("released-0.8b")
     assert paper.base == "Qwen/Qwen3-VL-8B-Instruct"
     assert paper.adapter is not None
@@ -320,6 +322,6 @@ def test_presets_are_what_paper_and_release_say() -> None:
 
 
 def test_a_configuration_is_written_as_it_is_read(tiny_checkpoint: OfFamily) -> None:
-    """as_dict and parse_config are each other's inverse."""
+    """A configuration survives `as_dict` and `parse_config`."""
     config: LlmConfig = loaded(tiny_checkpoint("qwen3_vl")).config
     assert parse_config(json.loads(json.dumps(config.as_dict()))) == config

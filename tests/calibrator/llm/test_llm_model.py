@@ -54,7 +54,7 @@ PLACEHOLDER = picture(0)
 
 
 def prompt(model: Any, text: list[int], *images: Pixels) -> ModelRow:
-    """Images where the model sees any, then text."""
+    """Return a row of images, if the model has vision, and then text."""
     image_id = getattr(model.config, "image_token_id", None)
     if image_id is None:
         return ModelRow([35, 36, *text])
@@ -65,7 +65,7 @@ def prompt(model: Any, text: list[int], *images: Pixels) -> ModelRow:
 
 
 def rows_of(model: Any) -> list[ModelRow]:
-    """Mixed lengths, three choices of one question, images of their own, two in one prompt."""
+    """Return rows of mixed lengths, choices of one question, with own images and with two."""
     rng = random.Random(0)
 
     def text(length: int) -> list[int]:
@@ -80,7 +80,7 @@ def rows_of(model: Any) -> list[ModelRow]:
 
 
 def plainly(model: Any, row: ModelRow) -> Tensor:
-    """Label logits the long way: one row, all positions, the whole vocabulary, every image."""
+    """Return label logits by a plain pass: one row, all positions, the whole vocabulary."""
     ids = torch.tensor([row.ids])
     inputs: dict[str, Tensor] = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     if row.images:
@@ -113,7 +113,7 @@ def kept(scorer: LabelModel) -> LabelModel:
 
 @pytest.mark.parametrize("padding", ["left", "right"])
 def test_one_mixed_batch_equals_the_plain_pass(model: Any, expected: Tensor, padding: Any) -> None:
-    """Padding on either side changes no logit by 1e-5, with several images and none (B09)."""
+    """Padding on either side changes no logit by more than 1e-5 (B09)."""
     scorer = LabelModel(model, LABELS, padding=padding)
     with torch.inference_mode():
         found = scorer.hidden_states(rows_of(model)) @ scorer.label_rows().T
@@ -133,9 +133,7 @@ def test_one_mixed_batch_equals_the_plain_pass(model: Any, expected: Tensor, pad
 def test_batches_and_shared_beginnings_equal_the_plain_pass(
     model: Any, faster: Any, expected: Tensor, budget: Budget, is_kept: bool
 ) -> None:
-    """W07: however rows are grouped, and whatever was read before, logits are those of each alone;
-    with transformers' layers as with those that replace them.
-    """
+    """Any grouping and any kept beginning give each row's own logits (W07)."""
     for layers in (model, faster):
         scorer = LabelModel(layers, LABELS, budget=budget)
         found = (kept(scorer) if is_kept else scorer).logits(rows_of(model))
@@ -143,13 +141,13 @@ def test_batches_and_shared_beginnings_equal_the_plain_pass(
 
 
 def test_replaced_layers_can_be_padded_on_the_left(faster: Any, expected: Tensor) -> None:
-    """Then the last layer computes all positions."""
+    """Replaced layers work with padding on the left."""
     found = LabelModel(faster, LABELS, padding="left").logits(rows_of(faster))
     assert torch.allclose(found, expected, rtol=0, atol=1e-5)
 
 
 def test_nothing_is_carried_from_one_call_to_the_next(faster: Any, expected: Tensor) -> None:
-    """Scores do not depend on what was scored before: the models remember positions."""
+    """A score does not depend on earlier calls."""
     scorer = kept(LabelModel(faster, LABELS, budget=WHOLE))
     rows = rows_of(faster)
     for order in ([9, 0], [0], [8, 5, 6, 7], [1], [5, 6, 7]):
@@ -159,7 +157,7 @@ def test_nothing_is_carried_from_one_call_to_the_next(faster: Any, expected: Ten
 
 @contextmanager
 def counted_images(model: Any) -> Iterator[list[int]]:
-    """How many images each call of the vision tower is given."""
+    """Yield the number of images in each call of the vision tower."""
     seen: list[int] = []
     hook = model.model.visual.register_forward_pre_hook(
         lambda _module, args, kwargs: seen.append(len(kwargs["grid_thw"])), with_kwargs=True
@@ -172,7 +170,7 @@ def counted_images(model: Any) -> Iterator[list[int]]:
 
 @pytest.mark.parametrize("family", ["qwen3_5", "qwen3_vl"])
 def test_an_image_is_encoded_once(tiny_bases: OfFamily, family: Family) -> None:
-    """W07: eight rows with the placeholder are one image to the tower, and none once it is kept."""
+    """The placeholder is encoded once for eight rows, and not at all once it is kept (W07)."""
     model = load(tiny_bases, family)
     scorer = LabelModel(model, LABELS, budget=WHOLE)
     rows = [prompt(model, [40 + at, 50], PLACEHOLDER) for at in range(8)]
@@ -187,7 +185,7 @@ def test_an_image_is_encoded_once(tiny_bases: OfFamily, family: Family) -> None:
 
 @pytest.mark.parametrize("family", ["qwen3_5", "qwen3_vl"])
 def test_positions_are_those_of_the_model(tiny_bases: OfFamily, family: Family) -> None:
-    """Positions in time, height and width equal transformers' own, for every mix of images."""
+    """Positions in time, height and width are those of transformers."""
     model = load(tiny_bases, family)
     image_id = model.config.image_token_id
     for row in rows_of(model):
@@ -217,7 +215,7 @@ def test_patches_as_a_linear_layer_are_the_convolution(
 
 @pytest.mark.parametrize("family", EACH_FAMILY)
 def test_neighbours_move_no_score_in_bf16(tiny_bases: OfFamily, family: Family) -> None:
-    """In bf16 a score alone, in any batch, and behind a kept beginning differ by 2e-3 at most."""
+    """In bf16 a score differs by at most 2e-3 alone, in any batch and after a kept beginning."""
     model = load(tiny_bases, family).to(torch.bfloat16)
     use_faster_layers(model)
     rng = random.Random(1)
@@ -227,7 +225,7 @@ def test_neighbours_move_no_score_in_bf16(tiny_bases: OfFamily, family: Family) 
     ]
     scorer = LabelModel(model, LABELS, budget=Budget(1, 2**62))
     alone = probabilities(scorer.logits(rows))
-    assert alone.std() > 0.2  # scores of 0.5 each would not move either
+    assert alone.std() > 0.2  # scores of 0.5 would not differ either
     for budget in (Budget(600, 2**62), WHOLE):
         scorer.budget = budget
         assert (probabilities(scorer.logits(rows)) - alone).abs().max() < 2e-3
@@ -235,7 +233,7 @@ def test_neighbours_move_no_score_in_bf16(tiny_bases: OfFamily, family: Family) 
 
 
 def test_gradients_pass_through_the_states(tiny_bases: OfFamily) -> None:
-    """`hidden` trains the model: text layers and the vision tower get gradients."""
+    """Gradients reach text layers and vision tower through the states."""
     model = load(tiny_bases, "qwen3_vl")
     LabelModel(model, LABELS).hidden_states(rows_of(model)).sum().backward()
     for layer in (model.model.language_model.layers[0].mlp.up_proj, model.model.visual.merger.norm):
@@ -268,7 +266,7 @@ def memory_for(model: Any, rows: int, *, also_on_cpu: bool = True) -> Iterator[l
 def test_batches_become_smaller_when_memory_is_short(
     tiny_bases: OfFamily, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Every row is scored as before, batches are halved, and stay so: it is said once for each."""
+    """If memory is short, batches are halved for good, with one warning each."""
     model = load(tiny_bases, "qwen3_5")
     rows = rows_of(model)
     scorer = LabelModel(model, LABELS, budget=Budget(10_000, 2**62))
@@ -287,7 +285,7 @@ def test_batches_become_smaller_when_memory_is_short(
 def test_a_model_without_room_for_one_row_goes_to_the_cpu(
     tiny_bases: OfFamily, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Scores go on in fp32, near those before, with a line in the log; nothing is lost."""
+    """Without room for one row the model moves to the CPU in fp32, with a line in the log."""
     model = load(tiny_bases, "qwen3_5").to(torch.bfloat16)
     scorer = kept(LabelModel(model, LABELS, budget=WHOLE))
     rows = rows_of(model)
@@ -303,7 +301,7 @@ def test_a_model_without_room_for_one_row_goes_to_the_cpu(
 
 
 def test_a_row_that_fits_nowhere_is_an_error(tiny_bases: OfFamily) -> None:
-    """On the CPU one row that is too much raises; it is not tried for ever."""
+    """A row that is too large for the CPU is an error."""
     model = load(tiny_bases, "qwen3_5_text")
     with memory_for(model, 0) as sizes, pytest.raises(torch.OutOfMemoryError):
         LabelModel(model, LABELS, budget=WHOLE).logits(rows_of(model)[:2])

@@ -1,4 +1,4 @@
-"""What a language-model calibrator reads (checklist B07, F01-F08, W02-W05)."""
+"""Prompts of language-model calibrators (checklist B07, F01-F08, W02-W05)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def reading(prompts: Prompts, **changes: Any) -> Prompts:
 
 
 def test_the_prompt_is_the_papers(prompts: Prompts) -> None:
-    """F01, B07: five lines, in the words of the paper's appendix."""
+    """The prompt is the paper's (F01, B07)."""
     assert prompts.fill_template(NAMED) == (
         "Benchmark: gpqa\nSource model: GPT-5.6\nQuestion: 2+2?\nAnswer: 4\n"
         "Is the answer correct? (i) No (ii) Yes",
@@ -39,7 +39,7 @@ def test_the_prompt_is_the_papers(prompts: Prompts) -> None:
 
 
 def test_the_prompt_of_the_released_weights_is_theirs(prompts: Prompts) -> None:
-    """W03, V17: blank lines, an instruction and another last line."""
+    """The released weights have their own prompt (W03, V17)."""
     text, _ = reading(prompts, prompt=RELEASED.prompt).fill_template(NAMED)
     assert text.startswith("Benchmark: gpqa\nSource model: GPT-5.6\n\nQuestion: 2+2?\n\nAnswer: 4")
     assert text.endswith("\n\nBased on your analysis, is the answer correct? (i) No (ii) Yes")
@@ -52,7 +52,7 @@ def test_the_prompt_of_the_released_weights_is_theirs(prompts: Prompts) -> None:
 def test_a_missing_tag_is_left_out_or_left_empty(
     prompts: Prompts, missing: Any, expected: str
 ) -> None:
-    """F07, W05: the paper does not say which; the released code leaves the value empty."""
+    """A missing tag is left out or left empty (F07, W05)."""
     changed = replace(prompts.config.prompt, missing=missing)
     text, _ = reading(prompts, prompt=changed).fill_template(Item("q", "a"))
     assert text.startswith(expected)
@@ -71,13 +71,13 @@ def test_a_missing_tag_is_left_out_or_left_empty(
 def test_a_model_is_named_where_training_knew_it(
     prompts: Prompts, metadata: Any, model: str, is_shown: bool
 ) -> None:
-    """B03, V18: the tag is omitted for new models unless the checkpoint says otherwise."""
+    """A model is named only if training knew it, unless the checkpoint differs (B03, V18)."""
     text, _ = reading(prompts, metadata=metadata).fill_template(Item("q", "a", source_model=model))
     assert (f"Source model: {model}" in text) is is_shown
 
 
 def test_question_and_answer_keep_their_beginnings(prompts: Prompts) -> None:
-    """F02, F03: 1,500 characters of the question, 800 of the answer, from the front."""
+    """The first 1,500 characters of the question and 800 of the answer are kept (F02, F03)."""
     text, is_cut = prompts.fill_template(Item("q" * 1_501, "a" * 801))
     assert is_cut
     assert (text.count("q" * 1_500), text.count("q" * 1_501)) == (1, 0)
@@ -86,7 +86,7 @@ def test_question_and_answer_keep_their_beginnings(prompts: Prompts) -> None:
 
 
 def test_braces_of_a_question_are_no_fields(prompts: Prompts) -> None:
-    """A text that looks like the template is shown as it is."""
+    """Braces in a text are no fields of the template."""
     text, _ = prompts.fill_template(Item("{answer} {x: 1}", "{question} {}"))
     assert "Question: {answer} {x: 1}\nAnswer: {question} {}\n" in text
 
@@ -95,7 +95,7 @@ def test_braces_of_a_question_are_no_fields(prompts: Prompts) -> None:
 def test_no_text_can_act_as_the_chat_template(
     prompts: Prompts, before: str, token: str, after: str
 ) -> None:
-    """An answer that ends the turn and speaks for the calibrator stays an answer."""
+    """Special tokens in a text cannot act as the chat template."""
     special = set(prompts.tokenizer.all_special_ids)
     hostile = f"{before}{token}{after}"
     [plain] = prompts.token_ids([Item("q", "a")])
@@ -104,13 +104,13 @@ def test_no_text_can_act_as_the_chat_template(
 
 
 def test_an_open_block_of_reasoning_is_closed(prompts: Prompts) -> None:
-    """W04: the label is the next token after an empty block."""
+    """An open block of reasoning is closed, and the label comes next (W04)."""
     [ids] = prompts.token_ids([NAMED])
     assert prompts.tokenizer.decode(ids).endswith("<think>\n\n</think>\n\n")
 
 
 def test_a_place_inside_reasoning_is_refused(prompts: Prompts, tiny_bases: OfFamily) -> None:
-    """A template that goes on after it opened a block would be read in its middle."""
+    """A chat template that ends inside a block of reasoning is refused."""
     tokenizer = load_prompts(PAPER, tiny_bases("qwen3_5")).tokenizer
     tokenizer.chat_template = tokenizer.chat_template.replace("<think>\n", "<think>\nSo:")
     with pytest.raises(CheckpointError, match="inside a block of reasoning"):
@@ -121,7 +121,7 @@ def test_a_place_inside_reasoning_is_refused(prompts: Prompts, tiny_bases: OfFam
 def test_a_chat_template_that_loses_the_text_is_refused(
     prompts: Prompts, tiny_bases: OfFamily, template: str
 ) -> None:
-    """Nothing is scored that the model does not see, or sees twice."""
+    """A chat template that loses or repeats the text is refused."""
     tokenizer = load_prompts(PAPER, tiny_bases("qwen3_5")).tokenizer
     tokenizer.chat_template = template
     with pytest.raises(CheckpointError, match="chat template"):
@@ -130,18 +130,21 @@ def test_a_chat_template_that_loses_the_text_is_refused(
 
 @pytest.mark.parametrize("labels", [("(i", "(ii"), ("incorrect", "correct"), ("i", "zzzz")])
 def test_labels_must_be_single_tokens(prompts: Prompts, labels: tuple[str, str]) -> None:
-    """F08, B08: the bug of the first release was to read `(i` for `i`."""
+    """Labels must be single tokens (F08, B08).
+
+    The first release read `(i` for `i`.
+    """
     with pytest.raises(CheckpointError, match="is not one token at the answer's place"):
         reading(prompts, labels=labels)
 
 
 def test_the_labels_tokens_are_theirs(prompts: Prompts) -> None:
-    """The first is that of incorrect."""
+    """The label tokens are `i` for incorrect and `ii` for correct."""
     assert prompts.tokenizer.convert_ids_to_tokens(list(prompts.label_ids)) == ["i", "ii"]
 
 
 def test_an_image_stands_first_with_all_its_tokens(prompts: Prompts) -> None:
-    """F06: before the question; each image with as many tokens as it has."""
+    """Images come before the question, each with all its tokens (F06)."""
     [row] = prompts.read([NAMED], [[3, 2]])
     [plain] = prompts.read([NAMED])
     is_image = [id == prompts.image_id for id in row.ids]
@@ -153,7 +156,7 @@ def test_an_image_stands_first_with_all_its_tokens(prompts: Prompts) -> None:
 
 
 def test_half_a_surrogate_pair_is_read(prompts: Prompts) -> None:
-    """JSON can carry what the tokenizer refuses."""
+    """Half a surrogate pair is read."""
     assert prompts.token_ids([Item("\ud83d", "a\udc00")])
 
 
@@ -165,14 +168,14 @@ def test_half_a_surrogate_pair_is_read(prompts: Prompts) -> None:
     ],
 )
 def test_templates_are_checked(template: str, message: str) -> None:
-    """A prompt shows question and answer, and nothing that is not there."""
+    """A template must have question and answer, and no unknown field."""
     with pytest.raises(ValueError, match=message):
         PromptConfig(template)
 
 
 @given(st.text(), st.text())
 def test_filling_keeps_every_line_of_the_template(question: str, answer: str) -> None:
-    """Whatever the texts are, the template's own words stay where they are."""
+    """Filling keeps the template's own words, for any texts."""
     config: LlmConfig = PAPER
     values = {"benchmark": "", "source_model": "", "question": question, "answer": answer}
     text = fill(config.prompt, values)

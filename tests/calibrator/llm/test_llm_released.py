@@ -42,7 +42,7 @@ def judge(adapter: Path, tiny_bases: OfFamily) -> Pinocchio:
 
 
 def test_the_constructor_takes_their_arguments(judge: Pinocchio) -> None:
-    """G04, G05: an adapter on a base, with the prompt and placeholder of the release."""
+    """The constructor takes an adapter and a base, with the release's prompt (G04, G05)."""
     assert judge.name.startswith("pinocchio-0.8b-on-qwen3_5@")
     assert 0 < judge.score(**ASKED) < 1  # type: ignore[arg-type]  # a dict of strings
     assert ADAPTER == "KevinDavidHayes/pinocchio-0.8b"
@@ -51,7 +51,7 @@ def test_the_constructor_takes_their_arguments(judge: Pinocchio) -> None:
 def test_without_the_placeholder_the_scores_have_another_name(
     judge: Pinocchio, adapter: Path, tiny_bases: OfFamily
 ) -> None:
-    """W02: it is not the input that the weights were trained with."""
+    """Without the placeholder the scores differ and have another name (W02)."""
     bare = Pinocchio(
         adapter=str(adapter), base_model=str(tiny_bases("qwen3_5")), use_placeholder_image=False,
         device="cpu",
@@ -61,7 +61,7 @@ def test_without_the_placeholder_the_scores_have_another_name(
 
 
 def test_a_prompt_variant_is_another_prompt(judge: Pinocchio) -> None:
-    """G05, W03: `baseline` has no metadata and shorter texts; `combined` is the default."""
+    """`baseline` is a shorter prompt without metadata; `combined` is the default (G05, W03)."""
     plain = judge.score(**ASKED)  # type: ignore[arg-type]
     baseline = judge.score(**ASKED, prompt_variant="baseline")  # type: ignore[arg-type]
     assert judge.score(**ASKED, prompt_variant="combined") == plain  # type: ignore[arg-type]
@@ -75,7 +75,7 @@ def test_a_prompt_variant_is_another_prompt(judge: Pinocchio) -> None:
 
 
 def test_what_is_not_there_is_told(judge: Pinocchio, adapter: Path, tmp_path: Path) -> None:
-    """Variants, types, devices and folders by their names."""
+    """Unknown variants, types, devices and folders are refused by their names."""
     with pytest.raises(CheckpointError, match=r"'terse'; it has: combined, baseline"):
         judge.score(question="q", answer="a", prompt_variant="terse")
     with pytest.raises(ValueError, match="no language model"):
@@ -96,24 +96,24 @@ def test_what_is_not_there_is_told(judge: Pinocchio, adapter: Path, tmp_path: Pa
 
 
 def test_their_arguments_of_score_are_ours() -> None:
-    """G05: the names of the released signature, all of them keywords here too."""
+    """`score` has all arguments of the released signature (G05)."""
     ours = set(inspect.signature(Pinocchio.score).parameters)
     theirs = {"question", "answer", "source_model", "benchmark", "prompt_variant", "messages"}
     assert theirs <= ours
 
 
 def test_what_is_installed_is_above_the_floors_of_the_released_code() -> None:
-    """W08: transformers 5.2 and peft 0.18 at least, as the extra `torch` asks for."""
+    """The extra `torch` needs at least transformers 5.2 and peft 0.18 (W08)."""
     text = (Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8")
-    asked = tomllib.loads(text)["project"]["optional-dependencies"]["torch"]
-    floors = dict(each.split(">=") for each in asked)
+    requirements = tomllib.loads(text)["project"]["optional-dependencies"]["torch"]
+    floors = dict(each.split(">=") for each in requirements)
     for name, least in (("transformers", (5, 2)), ("peft", (0, 18))):
         assert tuple(map(int, floors[name].split("."))) >= least
     assert "pillow" in floors
 
 
 def test_its_quality_is_what_its_authors_state() -> None:
-    """W10: their figures, under a name that says so; a preset that is trained first has none."""
+    """The released preset has its authors' figures, under a name that says so (W10)."""
     released = preset("released-0.8b")
     assert released.quality == {
         "stated by its authors": {"auroc": 0.867, "ece": 0.08, "rows": 2_293}

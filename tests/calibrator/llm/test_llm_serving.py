@@ -1,6 +1,6 @@
-"""A language-model calibrator is trained, and scores each completion in the proxy.
+"""A language-model calibrator is trained, and scores completions in the proxy.
 
-One small case of each; all other tests of language models run at night
+There is one small case of each; all other tests of language models run at night
 (`tests/nightly/nightly.txt`). The tests import PyTorch, so that collecting them does not.
 """
 
@@ -32,7 +32,7 @@ def checkpoint(tiny_bases: OfFamily, tmp_path_factory: pytest.TempPathFactory) -
 def test_a_completion_carries_the_score_of_the_configured_checkpoint(
     start_proxy: StartProxy, checkpoint: Path
 ) -> None:
-    """Loading, prompt, placeholder and forward pass run in the proxy as they do in a program."""
+    """A completion has the score and version of the configured checkpoint."""
     import torch
 
     proxy = start_proxy(calibrator={"checkpoint": str(checkpoint), "timeout_s": 30, "threads": 1})
@@ -47,7 +47,7 @@ def test_a_completion_carries_the_score_of_the_configured_checkpoint(
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_the_precision_is_the_configured_one(checkpoint: Path, dtype: str) -> None:
-    """`dtype` is that of the weights, and batches are as large as the model's budget says."""
+    """The weights have the configured precision, and batches the model's budget."""
     import torch
 
     from calibrator.llm.serving.calibrator import LlmCalibrator
@@ -61,13 +61,13 @@ def test_the_precision_is_the_configured_one(checkpoint: Path, dtype: str) -> No
 
 
 def test_the_embedded_calibrator_has_one_precision() -> None:
-    """A precision that would be ignored is refused in a sentence."""
+    """A precision for the embedded calibrator is refused."""
     with pytest.raises(CheckpointError, match="dtype is for language models"):
         load_scorer("embedded", "cpu", dtype="bfloat16")
 
 
 def test_training_learns_which_word_is_right(tiny_bases: OfFamily, tmp_path: Path) -> None:
-    """B05, B10: where one word decides, replies to new questions are ranked by it."""
+    """Training learns a rule on one word and ranks new replies by it (B05, B10)."""
     from calibrator.lab.training.llm.train import train_llm
 
     words = ("Ann", "Bob")

@@ -1,4 +1,4 @@
-"""Real weights, SmolLM2-135M-Instruct: from GGUF to a calibrator that the proxy serves on a CPU."""
+"""Real weights of SmolLM2-135M-Instruct: from GGUF to a calibrator served on a CPU."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ pytestmark = [
 def test_a_gguf_model_is_converted_trained_and_served(
     start_proxy: StartProxy, tmp_path: Path
 ) -> None:
-    """The rule of the training rows is learned, and the proxy scores a reply with it."""
+    """A converted model learns the rule of the training rows and scores in the proxy."""
     base = tmp_path / "smollm2"
     paths = os.pathsep.join([str(ROOT), str(PACKAGES)])
     subprocess.run(
@@ -59,7 +59,7 @@ def test_a_gguf_model_is_converted_trained_and_served(
     assert found > 0.7  # 0.80 at the first run
 
     proxy = start_proxy(calibrator={"checkpoint": str(checkpoint), "timeout_s": 60, "threads": 1})
-    asked = question("why?", "ok")
-    reply = httpx.post(f"{proxy.base_url}/chat/completions", json=asked, timeout=120)
+    body = question("why?", "ok")
+    reply = httpx.post(f"{proxy.base_url}/chat/completions", json=body, timeout=120)
     assert reply.headers["x-pinocchio-confidence-status"] == "scored"
     assert 0 < float(reply.headers["x-pinocchio-confidence"]) < 1

@@ -1,4 +1,4 @@
-"""Agreement between reviewers, beside published examples and scikit-learn."""
+"""Agreement between reviewers, compared with published examples and scikit-learn."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from calibrator.metrics.agreement import Label, agreement_of
 
 
 def test_krippendorffs_own_binary_example() -> None:
-    """Two observers, ten units (Krippendorff 2011, section B): alpha is 0.095."""
+    """Alpha is 0.095 for Krippendorff's binary example (2011, section B)."""
     meg, owen = "0100000000", "1110010010"
     labels = [Label(str(n), "meg", a == "1") for n, a in enumerate(meg)]
     labels += [Label(str(n), "owen", a == "1") for n, a in enumerate(owen)]
@@ -23,7 +23,7 @@ def test_krippendorffs_own_binary_example() -> None:
 
 
 def test_kappa_is_scikit_learns() -> None:
-    """For each pair of reviewers, on what both have labelled."""
+    """Kappa of each pair of reviewers is scikit-learn's, on replies that both labelled."""
     rng = random.Random(1)
     labels = [
         Label(str(n), who, rng.random() < 0.7)
@@ -31,17 +31,17 @@ def test_kappa_is_scikit_learns() -> None:
         for who in ("ann", "bob", "eve")
         if rng.random() < 0.7
     ]
-    given = {(each.reply, each.reviewer): each.is_correct for each in labels}
+    by_reviewer = {(each.reply, each.reviewer): each.is_correct for each in labels}
     for pair in agreement_of(labels).pairs:
         names = (pair.first, pair.second)
-        both = [str(n) for n in range(60) if all((str(n), who) in given for who in names)]
-        first, second = ([given[n, who] for n in both] for who in names)
+        both = [str(n) for n in range(60) if all((str(n), who) in by_reviewer for who in names)]
+        first, second = ([by_reviewer[n, who] for n in both] for who in names)
         assert pair.replies == len(both)
         assert pair.kappa == pytest.approx(cohen_kappa_score(first, second))
 
 
 def test_where_nothing_can_be_said_there_is_no_number() -> None:
-    """No reply with two labels, and labels of one kind only."""
+    """Without a reply with two labels, or with labels of one kind, a figure is NaN."""
     alone = agreement_of([Label("1", "ann", True), Label("2", "bob", False)])
     assert alone.replies == 0
     assert math.isnan(alone.raw)
@@ -52,7 +52,7 @@ def test_where_nothing_can_be_said_there_is_no_number() -> None:
 
 
 def test_the_last_label_of_a_reviewer_counts() -> None:
-    """Who changed their mind agrees with themselves."""
+    """Only the last label of a reviewer on a reply counts."""
     labels = [Label("1", "ann", False), Label("1", "bob", True), Label("1", "ann", True)]
     labels += [Label("2", "ann", False), Label("2", "bob", False)]
     assert agreement_of(labels).alpha == 1.0

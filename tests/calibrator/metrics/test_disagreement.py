@@ -19,7 +19,7 @@ replies = st.lists(
 
 @given(replies)
 def test_it_is_the_mean_of_the_questions_own(rows: list[tuple[int, float, int]]) -> None:
-    """L02: the mean over mixed questions of the AUROC of each, computed one by one."""
+    """The figure is the mean AUROC of the mixed questions (L02)."""
     y, p, q = (np.array(values) for values in zip(*rows, strict=True))
     mixed = [one for one in np.unique(q) if 0 < y[q == one].mean() < 1]
     found = disagreement(y, p, q, permutations=0)
@@ -37,7 +37,7 @@ def test_it_is_the_mean_of_the_questions_own(rows: list[tuple[int, float, int]])
 
 @given(replies)
 def test_pairs_by_hand(rows: list[tuple[int, float, int]]) -> None:
-    """The pairs in the right order are those that two loops count."""
+    """The pairs in the right order are those counted by two loops."""
     y, p, q = (np.array(values) for values in zip(*rows, strict=True))
     wins, right, wrong = pair_wins(y == 1, p, q)
     for one in range(len(wins)):
@@ -52,7 +52,7 @@ def test_pairs_by_hand(rows: list[tuple[int, float, int]]) -> None:
 
 
 def made_up(signal: float, seed: int = 4) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # type: ignore[type-arg]
-    """Easy and hard questions; within them the confidence knows `signal` of the label."""
+    """Return easy and hard questions, whose confidence knows `signal` of the label."""
     rng = np.random.default_rng(seed)
     q = np.repeat(np.arange(60), 6)
     ease = rng.random(60)[q]
@@ -61,7 +61,7 @@ def made_up(signal: float, seed: int = 4) -> tuple[np.ndarray, np.ndarray, np.nd
 
 
 def test_knowing_the_question_is_not_enough() -> None:
-    """L03: a confidence that only knows how easy the question is ranks well, and fails the test."""
+    """A confidence that knows only the question ranks well and fails the test (L03)."""
     y, p, q = made_up(signal=0.0)
     found = disagreement(y, p, q, permutations=500)
     assert found is not None
@@ -72,7 +72,7 @@ def test_knowing_the_question_is_not_enough() -> None:
 
 
 def test_knowing_the_reply_passes() -> None:
-    """L03: a confidence that knows something of the reply has the smallest p there is."""
+    """A confidence that knows something of the reply has the smallest possible p (L03)."""
     found = disagreement(*made_up(signal=0.1), permutations=500)
     assert found is not None
     assert found.auroc > 0.8
@@ -80,7 +80,7 @@ def test_knowing_the_reply_passes() -> None:
 
 
 def test_permuting_is_the_definition() -> None:
-    """L03: p is that of a loop that shuffles the labels of each question and computes anew."""
+    """The p is that of a loop that shuffles the labels of each question (L03)."""
     y, p, q = (values[:60] for values in made_up(signal=0.03))
     found = disagreement(y, p, q, permutations=4_000)
     assert found is not None
@@ -97,5 +97,5 @@ def test_permuting_is_the_definition() -> None:
 
 
 def test_without_a_mixed_question_there_is_nothing_to_say() -> None:
-    """L01: questions that all replies get right, or all wrong, do not count."""
+    """Questions that all replies get right or wrong do not count (L01)."""
     assert disagreement([1, 1, 0, 0], [0.1, 0.2, 0.3, 0.4], ["a", "a", "b", "b"]) is None

@@ -1,4 +1,4 @@
-"""What a second number of the same replies is worth: weighed figures and their intervals."""
+"""The gain of a second number on the same replies, with weights and intervals."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from calibrator.metrics.metrics import auroc, coverage_at
 
 
 def drawn(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Labels, a number that ranks somewhat, and one that ranks better; some are equal."""
+    """Return labels, a number that ranks somewhat, and one that ranks better, with ties."""
     rng = np.random.default_rng(seed)
     y = (rng.random(count) < 0.6).astype(int)
     first = np.clip(np.round(0.5 + 0.15 * (y - 0.5) + rng.normal(0, 0.2, count), 2), 0, 1)
@@ -19,7 +19,7 @@ def drawn(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray
 
 
 def test_without_weights_the_figures_are_those_of_every_report() -> None:
-    """AUROC with ties at half, and the largest share of which 95 % are right."""
+    """Without weights the figures are AUROC and coverage at 95 % as in every report."""
     y, first, second = drawn(400)
     found = gains(y, first, second)
     assert found is not None
@@ -30,7 +30,7 @@ def test_without_weights_the_figures_are_those_of_every_report() -> None:
 
 
 def test_a_weight_of_three_is_three_replies() -> None:
-    """Both figures are those of the replies written out."""
+    """A reply of weight three counts like three replies."""
     y, first, second = drawn(120)
     weights = np.random.default_rng(1).integers(1, 4, len(y))
     weighed = gains(y, first, second, weights)
@@ -43,8 +43,9 @@ def test_a_weight_of_three_is_three_replies() -> None:
 
 
 def test_the_interval_holds_what_is_true() -> None:
-    """A number that is better is found to be; one that is the same has no gain; chance alone is
-    within the interval nineteen times of twenty.
+    """The interval shows a better number, no gain of the same one, and contains 0 by chance.
+
+    For random numbers 0 is within nineteen of twenty intervals.
     """
     y, first, second = drawn(400)
     better, same = gains(y, first, second), gains(y, first, first)
@@ -63,5 +64,5 @@ def test_the_interval_holds_what_is_true() -> None:
 
 
 def test_labels_of_one_kind_give_no_figure() -> None:
-    """There is nothing to rank."""
+    """Labels of one kind give None."""
     assert gains([1, 1], [0.5, 0.6], [0.7, 0.8]) is None

@@ -26,7 +26,7 @@ from calibrator.metrics.metrics import auroc
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-# Coarse confidences and few clusters, so that ties and shared clusters are common.
+# Coarse confidences and few clusters, so that ties and shared clusters are common
 replies = st.lists(
     st.tuples(st.integers(0, 1), st.integers(0, 6).map(lambda k: k / 6), st.integers(0, 5)),
     min_size=4,
@@ -35,7 +35,7 @@ replies = st.lists(
 
 
 def made_up(count: int, seed: int = 0) -> tuple[Ints, Floats, Ints]:
-    """Labels, confidences with ties, and questions of about five replies each."""
+    """Return labels, confidences with ties, and questions of about five replies each."""
     rng = np.random.default_rng(seed)
     p = np.round(rng.random(count), 2)
     y = (rng.random(count) < 0.2 + 0.6 * p).astype(np.int64)
@@ -44,7 +44,7 @@ def made_up(count: int, seed: int = 0) -> tuple[Ints, Floats, Ints]:
 
 @given(replies, st.integers(0, 1_000))
 def test_weights_stand_for_repeated_replies(rows: list[tuple[int, float, int]], seed: int) -> None:
-    """H02: a resample has the AUROC of the replies written out as often as they are drawn."""
+    """A resample's AUROC is that of the replies repeated as often as they are drawn (H02)."""
     y, p, _ = (np.array(values) for values in zip(*rows, strict=True))
     order = np.argsort(p, kind="stable")
     counts = np.random.default_rng(seed).integers(0, 3, size=len(y))
@@ -56,7 +56,7 @@ def test_weights_stand_for_repeated_replies(rows: list[tuple[int, float, int]], 
 
 @given(replies)
 def test_the_jackknife_leaves_each_cluster_out(rows: list[tuple[int, float, int]]) -> None:
-    """H02: the closed form is what one gets by deleting each question and computing again."""
+    """The jackknife's closed form equals leaving each question out and computing again (H02)."""
     y, p, cluster = (np.array(values) for values in zip(*rows, strict=True))
     expected = [
         auroc(y[cluster != one], p[cluster != one]) if (cluster != one).any() else math.nan
@@ -66,7 +66,7 @@ def test_the_jackknife_leaves_each_cluster_out(rows: list[tuple[int, float, int]
 
 
 def test_resamples_draw_whole_clusters() -> None:
-    """A resample has each question's replies as often as each other, and as many questions."""
+    """A resample draws whole questions, and as many as there are."""
     y, p, questions = made_up(60)
     ranked = RankedReplies(y, p, questions)
     seen: list[Floats] = []
@@ -86,7 +86,7 @@ def test_resamples_draw_whole_clusters() -> None:
 
 
 def test_the_interval_is_scipys() -> None:
-    """H02: BCa with 2,000 resamples agrees with scipy's within the noise of resampling."""
+    """The BCa interval agrees with scipy's (H02)."""
     y, p, _ = made_up(400)
     found = auroc_interval(y, p)
     other = bootstrap(
@@ -102,7 +102,7 @@ def test_the_interval_is_scipys() -> None:
 
 
 def test_bca_is_scipys_on_a_skewed_mean() -> None:
-    """H02: bias and acceleration are scipy's, where they matter: a small skewed sample."""
+    """Bias and acceleration are scipy's on a small skewed sample (H02)."""
     values = np.random.default_rng(3).exponential(size=25)
     other = bootstrap(
         (values,), np.mean, method="BCa", n_resamples=20_000, rng=np.random.default_rng(1)
@@ -114,8 +114,8 @@ def test_bca_is_scipys_on_a_skewed_mean() -> None:
 
 
 def test_the_interval_covers_the_truth() -> None:
-    """H02: of intervals on fresh data about 95 % hold the true AUROC."""
-    truth = norm.cdf(1 / math.sqrt(2))  # of two unit normals one apart
+    """About 95 % of the intervals on fresh data contain the true AUROC (H02)."""
+    truth = norm.cdf(1 / math.sqrt(2))  # for two unit normals one apart
     rng = np.random.default_rng(5)
     held = 0
     for _ in range(200):
@@ -126,7 +126,7 @@ def test_the_interval_covers_the_truth() -> None:
 
 
 def test_copies_widen_only_the_clustered_interval() -> None:
-    """Ten copies of every reply tell nothing new: over questions the interval says so."""
+    """Ten copies of each reply narrow the naive interval, but not the one over questions."""
     y, p, _ = made_up(100)
     alone = auroc_interval(y, p)
     ten = [np.tile(values, 10) for values in (y, p, np.arange(100))]
@@ -136,7 +136,7 @@ def test_copies_widen_only_the_clustered_interval() -> None:
 
 
 def test_thirty_thousand_rows_take_seconds() -> None:
-    """2,000 resamples of a whole test set are a coffee break neither here nor in CI."""
+    """2,000 resamples of 28,630 rows take less than 20 s of CPU."""
     y, p, questions = made_up(28_630)
     started = time.process_time()
     auroc_interval(y, p, questions)
@@ -145,14 +145,14 @@ def test_thirty_thousand_rows_take_seconds() -> None:
 
 @pytest.mark.parametrize("label", [0, 1])
 def test_one_label_has_no_interval(label: int) -> None:
-    """Where nothing is ranked there is no figure and no warning."""
+    """Labels of one kind have no figure and no interval."""
     found = auroc_interval([label] * 5, np.linspace(0, 1, 5))
     assert all(math.isnan(end) for end in (found.value, found.low, found.high))
     assert math.isnan(mean_interval([]).low)
 
 
 def test_a_perfect_ranking_has_an_interval_of_one_point() -> None:
-    """Where all resamples agree there is nothing to be unsure of, and no division by zero."""
+    """A perfect ranking has an interval of one point."""
     found = auroc_interval([0, 0, 1, 1] * 5, [0.1, 0.2, 0.8, 0.9] * 5)
     assert (found.value, found.low, found.high) == (1.0, 1.0, 1.0)
     nothing = bca(0.5, np.array([np.nan]), np.array([0.5]))
@@ -161,7 +161,7 @@ def test_a_perfect_ranking_has_an_interval_of_one_point() -> None:
 
 
 def brute_delong(y: Ints, a: Floats, b: Floats) -> tuple[float, float]:
-    """Return the difference of the areas and its deviation as DeLong et al. write it, in O(m n)."""
+    """Return the difference of the areas and its deviation by DeLong's definition, in O(m n)."""
     parts = []
     for p in (a, b):
         right, wrong = p[y == 1], p[y == 0]
@@ -174,7 +174,7 @@ def brute_delong(y: Ints, a: Floats, b: Floats) -> tuple[float, float]:
 
 @given(replies, st.integers(0, 1_000))
 def test_delong_is_the_definition(rows: list[tuple[int, float, int]], seed: int) -> None:
-    """H05: the mid-rank form gives the difference and p of the definition, ties included."""
+    """Difference and p are those of DeLong's definition, with ties (H05)."""
     y, a, _ = (np.array(values) for values in zip(*rows, strict=True))
     if min(y.sum(), len(y) - y.sum()) < 2:
         return
@@ -190,18 +190,18 @@ def test_delong_is_the_definition(rows: list[tuple[int, float, int]], seed: int)
 
 
 def test_delong_is_fair() -> None:
-    """H05: of two rankings that are equally good in truth, 5 % differ at p < 0.05."""
+    """Of pairs of equally good rankings about 5 % differ at p < 0.05 (H05)."""
     rng = np.random.default_rng(2)
     small = 0
     for _ in range(400):
         y = np.repeat([0, 1], 80)
         a, b = (rng.normal(size=160) + y for _ in range(2))
         small += delong(y, a, b).p < 0.05
-    assert 8 <= small <= 36  # 20 expected
+    assert 8 <= small <= 36  # 20 are expected
 
 
 def test_delong_of_a_method_with_itself_finds_nothing() -> None:
-    """H05: no difference, p = 1, and no division by zero."""
+    """A method compared with itself has a difference of 0 and p = 1 (H05)."""
     y, p, _ = made_up(50)
     found = delong(y, p, p)
     assert (found.difference.value, found.difference.low, found.p) == (0.0, 0.0, 1.0)
@@ -209,13 +209,13 @@ def test_delong_of_a_method_with_itself_finds_nothing() -> None:
 
 
 def test_delong_needs_two_of_each() -> None:
-    """H05: with one correct reply there is no variance, and the error says so."""
+    """DeLong's test needs two correct and two wrong replies (H05)."""
     with pytest.raises(ValueError, match="two correct and two wrong"):
         delong([1, 0, 0], [0.5, 0.4, 0.3], [0.3, 0.4, 0.5])
 
 
 def test_methods_are_drawn_alike() -> None:
-    """H06: two methods that rank alike have the same AUROC on every resample."""
+    """Two methods that rank alike have the same AUROC on every resample (H06)."""
     y, p, questions = made_up(200)
     first, second = (RankedReplies(y, scores, questions).resample(100) for scores in (p, p**3))
     assert first == pytest.approx(second)

@@ -10,8 +10,10 @@ from calibrator.metrics.rankings import measure_ranking
 
 
 def test_each_figure_asks_another_question() -> None:
-    """Benchmark `b` stands higher than `a` as a whole, which the pooled figure alone sees; its
-    question 4 is in the wrong order; `c` has no wrong reply and counts pooled alone.
+    """Each of the three figures uses its own pairs.
+
+    Benchmark `b` is higher than `a`, which only the pooled figure sees; its question 4 is in the
+    wrong order; `c` has no wrong reply and counts only in the pooled figure.
     """
     correct = [1, 0, 1, 0, 1, 0, 1]
     scores = [0.2, 0.1, 0.9, 0.8, 0.6, 0.7, 0.5]
@@ -24,7 +26,7 @@ def test_each_figure_asks_another_question() -> None:
 
 
 def test_what_is_not_mixed_has_no_mean() -> None:
-    """Right and wrong replies that share no question leave that figure open."""
+    """Replies without a mixed question have no figure within questions."""
     found = measure_ranking([1, 0], [0.9, 0.1], ["a", "a"], ["1", "2"])
     assert (found.pooled, found.over_benchmarks) == (1.0, 1.0)
     assert math.isnan(found.within_questions)

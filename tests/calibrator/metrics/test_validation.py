@@ -1,4 +1,4 @@
-"""What the end of a training says of its validation rows."""
+"""Figures of the validation rows at the end of a training."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from calibrator.metrics.numbers import validation_text
 
 
 def test_figures_stand_in_a_table() -> None:
-    """Both measurements, each with its three figures."""
+    """The table has three figures for each of both measurements."""
     plain = {"rows": 1_200, "auroc": 0.8, "brier": 0.15, "ece": 0.02}
     assert validation_text(plain, plain | {"auroc": 0.9}, "at the end").splitlines() == [
         "1,200 validation rows, at the end:",
@@ -16,7 +16,7 @@ def test_figures_stand_in_a_table() -> None:
 
 
 def test_rows_of_one_label_have_no_auroc() -> None:
-    """Few validation rows may all be right: the training ends all the same, and says so."""
+    """Validation rows of one label have no AUROC, and the text says so."""
     found = {"rows": 2, "brier": 0.25, "ece": 0.5}
     text = validation_text(found, found)
     assert text.startswith("2 validation rows:\n")

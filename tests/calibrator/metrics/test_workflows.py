@@ -1,4 +1,4 @@
-"""The paper's three production workflows and cost tables, on rows whose figures can be checked."""
+"""The paper's production workflows and cost tables, on rows whose figures are known."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def drawn(count: int, seed: int = 0, digits: int = 2) -> list[Outcome]:
 
 @pytest.mark.parametrize("digits", [1, 4])
 def test_error_detection_is_scikit_learns(digits: int) -> None:
-    """Average precision and the best F1 for finding errors, ties included (O01, H08, H09)."""
+    """AUPRC and best F1 of error detection are scikit-learn's, with ties (O01, H08, H09)."""
     rows = drawn(700, digits=digits)
     wrong = np.array([not row.is_correct for row in rows])
     doubt = np.array([1 - row.confidence for row in rows])
@@ -72,14 +72,14 @@ ROWS = [
 
 
 def test_a_gate_is_told_by_what_passes_it() -> None:
-    """Coverage, the error of what passes, and the share of errors that do not (Q02)."""
+    """A gate has coverage, error and the share of errors that it stops (Q02)."""
     found = gate(ROWS, 0.8)
     assert (found.coverage, found.error, found.catch) == (0.4, 0.25, 0.75)
     assert math.isnan(gate(ROWS, 0.99).error)
 
 
 def test_the_widest_gate_keeps_the_error_rate() -> None:
-    """The most coverage with at most so many errors, over all thresholds (O03)."""
+    """The widest gate has the most coverage within the error rate (O03)."""
     found = widest_gate(ROWS, 0.2)
     assert (found.coverage, found.error) == (0.6, pytest.approx(1 / 6))
     assert found.threshold == 0.5
@@ -90,7 +90,7 @@ def test_the_widest_gate_keeps_the_error_rate() -> None:
 
 
 def test_the_widest_gate_is_the_widest() -> None:
-    """No threshold that keeps the error rate lets more through."""
+    """No other threshold within the error rate passes more replies."""
     rows = drawn(300)
     for max_error in (0.05, 0.1, 0.3):
         valid = [g for t in range(-1, 100) if (g := gate(rows, t / 100)).error <= max_error]
@@ -98,7 +98,7 @@ def test_the_widest_gate_is_the_widest() -> None:
 
 
 def test_reviews_are_counted_from_the_least_sure() -> None:
-    """Until the accuracy is reached: of all replies, of those delivered, and by lot (O04)."""
+    """Reviews for an accuracy are counted from the least sure, and by lot (O04)."""
     found = reviews_for(ROWS, 0.9)
     assert (found.system, found.delivered) == (0.4, 0.8)
     assert found.random == pytest.approx(0.75)
@@ -107,7 +107,7 @@ def test_reviews_are_counted_from_the_least_sure() -> None:
 
 
 def test_tiers_hold_every_reply_once() -> None:
-    """Volume, accuracy and share of errors of green, yellow and red (O05, H12, Q07)."""
+    """Green, yellow and red tiers contain each reply once (O05, H12, Q07)."""
     green, yellow, red = tiers(ROWS)
     assert green == Tier("green", 0.4, 0.75, 0.25, 4, 1)
     assert yellow == Tier("yellow", 0.3, pytest.approx(2 / 3), 0.25, 3, 1)
@@ -115,7 +115,9 @@ def test_tiers_hold_every_reply_once() -> None:
 
 
 def test_costs_are_the_papers_examples() -> None:
-    """All by hand it is 25,150 and 96,500 dollars; the tables' tiers give 12,998 and about 61,470
+    """The costs are those of the paper's examples.
+
+    All by hand it is 25,150 and 96,500 dollars; the tables' tiers give 12,998 and about 61,470
     (Q04, Q08; the paper prints 11,654 and 60,244, see V31 and V32).
     """
 
@@ -129,13 +131,13 @@ def test_costs_are_the_papers_examples() -> None:
 
 
 def test_the_review_table_adds_up() -> None:
-    """Errors caught and slipped among the least sure (Q06)."""
+    """The review table counts caught and missed errors among the least sure (Q06)."""
     table = review_table(ROWS, [0.0, 0.2, 0.5, 1.0])
     assert [(each.caught, each.slipped) for each in table] == [(0, 4), (2, 2), (3, 1), (4, 0)]
 
 
 def test_harm_is_errors_at_both_ends() -> None:
-    """Errors above 0.8, errors below 0.5, and reviews for each error found at first (Q03)."""
+    """Harm has errors above 0.8 and below 0.5, and reviews for each error (Q03)."""
     found = harm(ROWS, reviews=4)
     assert (found.errors, found.confident, found.unconfident) == (4, 1, 2)
     assert found.nnr == pytest.approx(4 / 3)
@@ -143,7 +145,7 @@ def test_harm_is_errors_at_both_ends() -> None:
 
 
 def test_the_surest_of_several_models_is_chosen() -> None:
-    """On questions that all of them answered, beside the best one alone (P02)."""
+    """The surest of several models is chosen on questions that all answered (P02)."""
     rows = [
         Outcome(0.9, True, "a", "1"),
         Outcome(0.3, False, "b", "1"),
@@ -156,13 +158,13 @@ def test_the_surest_of_several_models_is_chosen() -> None:
 
 
 def test_rows_are_told_by_model() -> None:
-    """Every reply is with its model, models by name (O06)."""
+    """Replies are grouped by model, in order of names (O06)."""
     groups = by_model(drawn(300))
     assert {name: len(rows) for name, rows in groups.items()} == {"m0": 100, "m1": 100, "m2": 100}
 
 
 def test_the_report_has_every_table_beside_the_papers_figures() -> None:
-    """Workflows by model, thresholds, reviews, tiers, costs and model selection."""
+    """The report has every table beside the paper's figures."""
     report = "\n".join(workflow_report(drawn(900)))
     for part in ("m1", "paper, three models", "0.867", "Q02", "Q03", "Q06", "11,654", "60,244"):
         assert part in report

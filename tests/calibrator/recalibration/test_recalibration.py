@@ -21,7 +21,7 @@ scores = st.floats(0, 1)
 
 
 def simulated(slope: float, intercept: float, rows: int, seed: int = 3) -> tuple[Any, Any]:
-    """Labels drawn with P(correct) = sigmoid(slope * logit(score) + intercept)."""
+    """Return labels and scores with P(correct) = sigmoid(slope * logit(score) + intercept)."""
     rng = np.random.default_rng(seed)
     p = rng.uniform(0.02, 0.98, rows)
     return (rng.random(rows) < sigmoid(slope * logit(p) + intercept)).astype(int), p
@@ -29,14 +29,14 @@ def simulated(slope: float, intercept: float, rows: int, seed: int = 3) -> tuple
 
 @given(platts, st.lists(scores, min_size=2, max_size=30))
 def test_ranking_is_kept(platt: Platt, given_scores: list[float]) -> None:
-    """N04: Platt scaling is monotone, so nothing changes places and AUROC stays what it was."""
+    """Platt scaling is monotone (N04)."""
     confidences = [platt.apply(score) for score in sorted(given_scores)]
     assert all(a <= b for a, b in itertools.pairwise(confidences))
     assert all(0 <= confidence <= 1 for confidence in confidences)
 
 
 def test_auroc_is_kept_exactly() -> None:
-    """N04: on the same rows, raw score and confidence have the same AUROC."""
+    """Raw score and confidence have the same AUROC (N04)."""
     y, p = simulated(0.6, -0.4, 500)
     platt = fit_platt(y, p)
     assert auroc(y, [platt.apply(score) for score in p]) == auroc(y, p)
@@ -44,7 +44,7 @@ def test_auroc_is_kept_exactly() -> None:
 
 @pytest.mark.parametrize(("slope", "intercept"), [(1.0, 0.0), (0.5, 0.7), (2.0, -1.0)])
 def test_known_parameters_are_recovered(slope: float, intercept: float) -> None:
-    """On data drawn from a Platt curve, the fit finds that curve."""
+    """The fit finds the curve that the data was drawn from."""
     platt = fit_platt(*simulated(slope, intercept, 40_000))
     assert platt.slope == pytest.approx(slope, rel=0.05)
     assert platt.intercept == pytest.approx(intercept, abs=0.05)
@@ -52,7 +52,7 @@ def test_known_parameters_are_recovered(slope: float, intercept: float) -> None:
 
 @pytest.mark.parametrize("rows", [200, 5_000])
 def test_the_fit_is_logistic_regression(rows: int) -> None:
-    """The same curve as scikit-learn's logistic regression without penalty on the logit."""
+    """The curve is scikit-learn's logistic regression on the logit, without penalty."""
     y, p = simulated(0.7, -0.3, rows)
     other = LogisticRegression(C=np.inf, tol=1e-8).fit(logit(p)[:, None], y)
     platt = fit_platt(y, p)
@@ -61,7 +61,7 @@ def test_the_fit_is_logistic_regression(rows: int) -> None:
 
 
 def test_a_hundred_labels_mend_an_overconfident_score() -> None:
-    """N01: fitted on 100 labels, the calibration error on the other rows falls."""
+    """A curve fitted on 100 labels lowers the calibration error on other rows (N01)."""
     y, p = simulated(0.4, -0.5, 3_000)
     platt = fit_platt(y[:100], p[:100])
     assert ece(y[100:], [platt.apply(score) for score in p[100:]]) < 0.6 * ece(y[100:], p[100:])
@@ -81,7 +81,7 @@ def test_a_hundred_labels_mend_an_overconfident_score() -> None:
     ids=["separable", "extremes", "all right", "all wrong", "one row", "constant", "perfect"],
 )
 def test_degenerate_data_gives_a_usable_curve(y: list[int], p: list[float]) -> None:
-    """Separable, one-sided and constant data end in finite numbers and a slope above zero."""
+    """Separable, one-sided and constant data give finite numbers and a positive slope."""
     platt = fit_platt(y, p)
     assert math.isfinite(platt.slope)
     assert platt.slope > 0
@@ -90,7 +90,7 @@ def test_degenerate_data_gives_a_usable_curve(y: list[int], p: list[float]) -> N
 
 
 def test_scores_that_say_the_opposite_give_the_base_rate() -> None:
-    """N04: a falling curve would turn the ranking round; what is left is how often it is right."""
+    """Scores that say the opposite give the base rate, since a curve never falls (N04)."""
     y, p = simulated(-2.0, 0.5, 5_000)
     platt = fit_platt(y, p)
     assert platt.slope == MIN_SLOPE
@@ -99,7 +99,7 @@ def test_scores_that_say_the_opposite_give_the_base_rate() -> None:
 
 
 def test_no_recalibration_is_the_identity() -> None:
-    """The default curve changes no score but for the clipping at the very ends."""
+    """The default curve changes no score, except near 0 and 1."""
     for score in (0.001, 0.25, 0.5, 0.999):
         assert Platt().apply(score) == pytest.approx(score)
     assert 0 < Platt().apply(0.0) < 1e-5
@@ -108,14 +108,14 @@ def test_no_recalibration_is_the_identity() -> None:
 
 @given(st.floats(-2_000, 2_000))
 def test_sigmoid_never_overflows(x: float) -> None:
-    """Large arguments end at 0 and 1 without a warning."""
+    """The sigmoid of large arguments is 0 or 1 without a warning."""
     expected = 1 / (1 + math.exp(-x)) if x > -700 else 0.0
     assert float(sigmoid(x)) == pytest.approx(expected, abs=1e-12)
 
 
 @given(platts)
 def test_a_curve_survives_its_dict(platt: Platt) -> None:
-    """What calibrator.json keeps is the whole curve, and its name tells curves apart."""
+    """A curve survives its dict, and its name depends on its numbers."""
     assert Platt.from_dict(platt.as_dict()) == platt
     assert Platt.from_dict(platt.as_dict()).name == platt.name
     assert Platt(platt.slope + 0.1, platt.intercept).name != platt.name
@@ -140,6 +140,6 @@ def test_a_curve_survives_its_dict(platt: Platt) -> None:
     ],
 )
 def test_a_damaged_curve_is_refused(values: Any) -> None:
-    """A recalibration that would make numbers up is a CheckpointError."""
+    """A damaged curve is refused with a CheckpointError."""
     with pytest.raises(CheckpointError, match="recalibration"):
         Platt.from_dict(values)

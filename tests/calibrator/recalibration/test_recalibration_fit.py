@@ -1,4 +1,4 @@
-"""Fitting recalibrations and measuring what a hundred labels mend (paper I03, K15, N01-N05)."""
+"""Fitting recalibrations, and the gain of a hundred labels (paper I03, K15, N01-N05)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def apply_to_rows(found: Recalibration, rows: list[Row], confidence: Any) -> Any
 
 
 def skewed(count: int, seed: int = 3, shift: float = -1.5, **names: str) -> tuple[list[Row], Any]:
-    """Rows whose confidence is off by `shift` on the logit: too sure where it is negative."""
+    """Return rows and confidences that are off by `shift` on the logit, too sure if negative."""
     rng = np.random.default_rng(seed)
     p = rng.uniform(0.02, 0.98, count)
     y = (rng.random(count) < sigmoid(logit(p) + shift)).astype(int)
@@ -80,7 +80,7 @@ def skewed(count: int, seed: int = 3, shift: float = -1.5, **names: str) -> tupl
 
 @given(replies)
 def test_isotonic_is_sklearns(rows: list[tuple[int, float]]) -> None:
-    """I03: pooling adjacent violators gives scikit-learn's curve, between and beyond its knots."""
+    """An isotonic curve is scikit-learn's, between and beyond its knots (I03)."""
     y, p = zip(*rows, strict=True)
     other = IsotonicRegression(y_min=0.01, y_max=0.99, out_of_bounds="clip").fit(p, y)
     curve = fit_isotonic(y, p)
@@ -90,7 +90,7 @@ def test_isotonic_is_sklearns(rows: list[tuple[int, float]]) -> None:
 
 @pytest.mark.parametrize("factor", [0.4, 1 / 1.34, 1.0, 2.5])
 def test_temperature_is_the_most_likely_factor(factor: float) -> None:
-    """K15: the one number that scipy's minimiser finds, and on such data the true one."""
+    """The temperature is the likeliest factor, as found by scipy (K15)."""
     rng = np.random.default_rng(1)
     p = rng.uniform(0.02, 0.98, 20_000)
     y = (rng.random(20_000) < sigmoid(factor * logit(p))).astype(int)
@@ -108,7 +108,7 @@ def test_temperature_is_the_most_likely_factor(factor: float) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @given(rows=replies)
 def test_every_curve_rises_within_bounds(kind: Kind, rows: list[tuple[int, float]]) -> None:
-    """N04: on any labels, all right and all wrong too, no curve turns two confidences round."""
+    """No curve falls or leaves [0, 1], on any labels (N04)."""
     y, p = zip(*rows, strict=True)
     curve = FIT[kind](y, p)
     found = [curve.apply(x) for x in np.linspace(0, 1, 21)]
@@ -117,7 +117,7 @@ def test_every_curve_rises_within_bounds(kind: Kind, rows: list[tuple[int, float
 
 
 def test_platt_and_temperature_keep_the_ranking_and_isotonic_makes_ties() -> None:
-    """N04: AUROC stays what it was, but for isotonic, which has fewer distinct confidences."""
+    """Platt and temperature keep the AUROC; isotonic makes ties (N04)."""
     rows, p = skewed(500)
     y = [row.correct for row in rows]
     mended = {kind: [FIT[kind](y, p).apply(x) for x in p] for kind in KINDS}
@@ -126,7 +126,7 @@ def test_platt_and_temperature_keep_the_ranking_and_isotonic_makes_ties() -> Non
 
 
 def test_a_score_that_is_right_is_left_nearly_alone() -> None:
-    """N01: on 100 labels of calibrated scores, trusting them errs less than maximum likelihood."""
+    """On calibrated scores the fit with trust errs less than maximum likelihood (N01)."""
     errors: dict[str, list[float]] = {"trusting": [], "plain": []}
     for seed in range(40):
         rows, p = skewed(100, seed, shift=0.0)
@@ -138,8 +138,9 @@ def test_a_score_that_is_right_is_left_nearly_alone() -> None:
 
 
 def test_scores_that_are_too_sure_are_mended_on_few_labels() -> None:
-    """N01: on 100 labels of scores of slope 0.75, as of an unseen model, the prior that expects it
-    errs less than one that expects none.
+    """On scores that are too sure a prior that expects it errs less (N01).
+
+    The scores have a slope of 0.75, as those of an unseen model, and 100 labels.
     """
     errors: dict[float, list[float]] = {SLOPE_BEFORE: [], 1.0: []}
     for seed in range(40):
@@ -155,7 +156,7 @@ def test_scores_that_are_too_sure_are_mended_on_few_labels() -> None:
 
 
 def test_many_labels_outweigh_trust() -> None:
-    """With thousands of labels the prior is forgotten."""
+    """With thousands of labels the prior hardly counts."""
     rows, p = skewed(20_000)
     y = [row.correct for row in rows]
     trusting, plain = FIT["platt"](y, p), fit_platt(y, p)
@@ -169,7 +170,7 @@ def test_many_labels_outweigh_trust() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_recalibration_survives_its_file(kind: Kind, tmp_path: Path) -> None:
-    """What is loaded gives the same confidences under the same name."""
+    """A recalibration survives its file, with the same confidences and name."""
     rows, p = skewed(200, model="M-One")
     found = fit_recalibration(rows, p, kind=kind, by="model", calibrator="tiny@1")
     found.save(tmp_path / "r.json")
@@ -182,7 +183,7 @@ def test_a_recalibration_survives_its_file(kind: Kind, tmp_path: Path) -> None:
 
 
 def test_the_name_changes_with_the_numbers() -> None:
-    """Two recalibrations that differ anywhere cannot be taken for each other."""
+    """Recalibrations that differ in any number have different names."""
     one = Recalibration("platt", Platt(1.0, 0.5), labels=100)
     others = [
         Recalibration("platt", Platt(1.0, 0.51), labels=100),
@@ -207,7 +208,7 @@ def test_the_name_changes_with_the_numbers() -> None:
     ],
 )
 def test_a_changed_file_is_refused(change: tuple[str, str], sentence: str, tmp_path: Path) -> None:
-    """A file that is not what was fitted gives an error with its name, never a number."""
+    """A file that was changed or damaged is refused with its name."""
     rows, p = skewed(200)
     path = tmp_path / "r.json"
     fit_recalibration(rows, p).save(path)
@@ -234,13 +235,13 @@ def test_a_changed_file_is_refused(change: tuple[str, str], sentence: str, tmp_p
     ],
 )
 def test_a_damaged_isotonic_curve_is_refused(values: Any) -> None:
-    """Knots that do not rise within [0, 1] are an error."""
+    """Knots of an isotonic curve that do not rise within [0, 1] are refused."""
     with pytest.raises(CheckpointError, match="recalibration"):
         Isotonic.from_dict({"kind": "isotonic", **values})
 
 
 def test_a_missing_file_is_told(tmp_path: Path) -> None:
-    """A wrong path is one sentence."""
+    """A missing file is refused in one sentence."""
     with pytest.raises(CheckpointError, match=r"there is no recalibration .*none\.json"):
         load_named(tmp_path / "none.json", recalibration_of)
 
@@ -249,7 +250,7 @@ def test_a_missing_file_is_told(tmp_path: Path) -> None:
 
 
 def test_groups_with_labels_enough_have_their_own_curve() -> None:
-    """Models off in opposite directions are each mended; a rare and a new one get the pooled."""
+    """Groups with enough labels have their own curve, others the pooled one."""
     (first, p), (second, q) = skewed(80, 1, -2.0, model="low"), skewed(80, 2, 2.0, model="high")
     rare, r = skewed(MIN_GROUP_LABELS - 1, 3, 0.0, model="rare")
     found = fit_recalibration([*first, *second, *rare], np.concatenate([p, q, r]), by="model")
@@ -259,7 +260,7 @@ def test_groups_with_labels_enough_have_their_own_curve() -> None:
 
 
 def test_domains_go_by_the_rows_domain() -> None:
-    """N05: the same by domain, whatever the model."""
+    """Curves by domain depend on the domain alone (N05)."""
     (first, p), (second, q) = skewed(80, 1, -2.0, domain="law"), skewed(80, 2, 2.0, domain="math")
     found = fit_recalibration([*first, *second], np.concatenate([p, q]), by="domain")
     mended = apply_to_rows(found, [*first, *second], np.full(160, 0.5))
@@ -276,7 +277,7 @@ def test_domains_go_by_the_rows_domain() -> None:
     ],
 )
 def test_what_cannot_be_fitted_is_told(count: int, label: int, sentence: str) -> None:
-    """Too few labels, and labels of one kind, are sentences that say what is needed."""
+    """Too few labels, or labels of one kind, are refused with the number needed."""
     rows, p = skewed(count)
     rows = [parse_row({**row.raw, "correct": label}) for row in rows]
     with pytest.raises(JudgingError, match=sentence):
@@ -284,7 +285,7 @@ def test_what_cannot_be_fitted_is_told(count: int, label: int, sentence: str) ->
 
 
 def test_cross_fitting_never_sees_a_rows_own_question() -> None:
-    """Labels of a question do not touch its own rows' confidences, and the others are mended."""
+    """Cross-fitting does not use a row's own question."""
     rows, p = skewed(300)
     mended = cross_fitted(rows, p)
     turned = [parse_row({**rows[0].raw, "correct": 1 - (rows[0].correct or 0)}), *rows[1:]]
@@ -296,7 +297,7 @@ def test_cross_fitting_never_sees_a_rows_own_question() -> None:
 
 
 def test_a_recalibrated_scorer_changes_the_confidence_alone() -> None:
-    """The raw score stays; the name carries the recalibration; groups go by what the item tells."""
+    """A recalibrated scorer changes the confidence and the name, not the raw score."""
     by_model = Recalibration("platt", Platt(), "model", {"m": Platt(1.0, 1.0)})
     by_domain = Recalibration("platt", Platt(), "domain", {"law": Platt(1.0, -1.0)})
     item = Item("q", "a", "M", domain="Law")
@@ -311,7 +312,7 @@ def test_a_recalibrated_scorer_changes_the_confidence_alone() -> None:
 
 
 def test_a_hundred_labels_mend_an_overconfident_calibrator() -> None:
-    """N01, N02: fitted on 100 labels, on the other rows every curve lowers the ECE."""
+    """Fitted on 100 labels, every curve lowers the ECE of other rows (N01, N02)."""
     rows, p = skewed(1_500, model="new")
     (found,) = study(rows, p, "model")
     assert (found.group, found.rows) == ("new", 1_500)
@@ -324,14 +325,14 @@ def test_a_hundred_labels_mend_an_overconfident_calibrator() -> None:
 
 
 def test_temperature_alone_does_not_mend_a_shift() -> None:
-    """K15: a factor on the logit cannot move it; on shifted data Platt does better."""
+    """A temperature alone does not mend a shift as Platt does (K15)."""
     rows, p = skewed(1_000, model="new")
     (found,) = study(rows, p, "model")
     assert found.ece_platt < 0.6 * found.ece_temperature
 
 
 def test_the_protocol_judges_on_other_questions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """N01, D04: about 100 labels are fitted on, and no question of theirs is judged."""
+    """The protocol fits on about 100 labels and judges on other questions (N01, D04)."""
     rng = np.random.default_rng(0)
     rows = [
         parse_row(
@@ -344,7 +345,7 @@ def test_the_protocol_judges_on_other_questions(monkeypatch: pytest.MonkeyPatch)
         )
         for n in range(400)
     ]
-    p = np.array([(n // 5) / 100 + (n % 5) / 1_000 for n in range(400)])  # tells the question
+    p = np.array([(n // 5) / 100 + (n % 5) / 1_000 for n in range(400)])  # identifies the question
     fitted: list[Any] = []
     original = FIT["platt"]
 
@@ -361,7 +362,7 @@ def test_the_protocol_judges_on_other_questions(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_groups_too_small_for_the_protocol_are_left_out() -> None:
-    """Fewer than twice a hundred rows say nothing; the mean is over the others, or nan."""
+    """Groups of fewer than 200 rows, or of one label, are left out of the study."""
     (small, p), (large, q) = skewed(150, 1, model="small"), skewed(400, 2, model="large")
     found = study([*small, *large], np.concatenate([p, q]), "model")
     assert [one.group for one in found] == ["large"]
@@ -373,7 +374,7 @@ def test_groups_too_small_for_the_protocol_are_left_out() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_reply_of_weight_two_counts_as_two(kind: Kind) -> None:
-    """Weights that are whole numbers give the curve of a list in which replies stand so often."""
+    """A reply of weight two counts like two replies."""
     rng = np.random.default_rng(8)
     p = rng.uniform(0.05, 0.95, 120)
     y = (rng.random(120) < p**2).astype(np.int64)
@@ -385,7 +386,7 @@ def test_a_reply_of_weight_two_counts_as_two(kind: Kind) -> None:
 
 
 def test_the_scale_of_weights_does_not_matter() -> None:
-    """1 / share of one per cent is no reason to trust 100 labels like 10,000."""
+    """Multiplying all weights changes nothing."""
     rows, p = skewed(100)
     found = observed_rows(rows, p)
     scaled = LabelledConfidences(
@@ -397,7 +398,7 @@ def test_the_scale_of_weights_does_not_matter() -> None:
 
 
 def test_a_platt_curve_can_be_undone() -> None:
-    """The score comes back from the confidence, group by group; isotonic curves have no way."""
+    """A Platt curve can be undone for each group, an isotonic one cannot."""
     found = Recalibration("platt", Platt(0.5, 1.0), "team", {"law": Platt(2.0, -1.0)})
     for team in ("law", None):
         mended = found.apply_to(0.3, "m", None, team)

@@ -1,4 +1,4 @@
-"""The rule of promotion: better beyond noise on labels that were not fitted on, or nothing."""
+"""The rule of promotion: better than noise on labels that were not fitted on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from calibrator.recalibration.trial import trial
 
 
 def observed(labels: int, slope: float, seed: int, clusters: int = 0) -> LabelledConfidences:
-    """Confidences whose log-odds are too large by 1 / slope; right ones with a slope of 1."""
+    """Return confidences whose log-odds are too large by 1 / slope."""
     rng = np.random.default_rng(seed)
     truth: Floats = rng.beta(3, 1.5, labels)
     y = (rng.random(labels) < truth).astype(np.int64)
@@ -36,8 +36,9 @@ def test_an_overconfident_calibrator_is_mended() -> None:
     [(30.0, 30), *(pytest.param(s, 100, marks=pytest.mark.slow) for s in (1.0, 30.0))],
 )
 def test_nothing_is_promoted_for_noise(spread: float, sets: int) -> None:
-    """Where confidences are right already, at most 5 of 100 sets of labels promote a change, also
-    with weights of which one is 30 times the other.
+    """On calibrated confidences at most 5 of 100 trials promote a change.
+
+    One weight may be 30 times the other.
     """
     promoted = 0
     for seed in range(sets):
@@ -51,9 +52,7 @@ def test_nothing_is_promoted_for_noise(spread: float, sets: int) -> None:
 
 
 def test_labels_of_one_question_are_no_independent_evidence() -> None:
-    """Hundreds of labels of three questions are evidence as three are: the gain is told, and
-    nothing is promoted for it.
-    """
+    """Labels of three questions count as three, so nothing is promoted."""
     apart, together = observed(300, 0.5, 2), observed(300, 0.5, 2, clusters=3)
     free, tied = trial(apart, apart.confidence), trial(together, together.confidence)
     assert free.is_better
@@ -62,7 +61,7 @@ def test_labels_of_one_question_are_no_independent_evidence() -> None:
 
 
 def test_weights_count_in_every_figure() -> None:
-    """A reply of weight 2 is judged as two; a log loss is at most 6.9."""
+    """A reply of weight 2 counts as two in each figure, and a log loss is at most 6.9."""
     y, p = np.array([1, 0, 1, 0]), np.array([0.9, 0.8, 0.6, 0.1])
     counts = np.array([1, 2, 3, 1])
     often = np.repeat(y, counts), np.repeat(p, counts)

@@ -1,4 +1,4 @@
-"""A folder of recalibrations: promoted, taken back, explained; and what is damaged is refused."""
+"""A folder of recalibrations: promoting, rolling back, history, and refusal of damage."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def name_of(path: Path) -> str | None:
 
 
 def test_each_promotion_can_be_taken_back_one_by_one(tmp_path: Path) -> None:
-    """Back goes to what counted before, to none at the end, also after a second way forth."""
+    """Each promotion can be rolled back, one by one, until none is left."""
     versions, current = RecalibrationVersions(tmp_path / "r"), tmp_path / "r" / "current"
-    assert name_of(current) is None  # nothing was ever promoted
+    assert name_of(current) is None  # nothing was promoted yet
     versions.promote(FIRST, {"ece": 0.1})
     versions.promote(SECOND, {})
     assert name_of(current) == SECOND.name
@@ -48,14 +48,14 @@ def test_each_promotion_can_be_taken_back_one_by_one(tmp_path: Path) -> None:
     ],
 )
 def test_a_pointer_to_nothing_is_refused(tmp_path: Path, content: str, sentence: str) -> None:
-    """It names a file of its own folder that is there, or the calibrator does not load."""
+    """A pointer must name an existing file of its own folder."""
     (tmp_path / "current").write_text(content)
     with pytest.raises(CheckpointError, match=sentence):
         check_checkpoint("fake:0.5", tmp_path / "current")
 
 
 def test_files_are_named_one_for_each_kind_of_numbers(tmp_path: Path) -> None:
-    """Two for the same numbers are refused, and so is a folder's `current` beside a file."""
+    """Files are named one for each kind of numbers; two for the same are refused."""
     knowing = Recalibration("platt", Platt(2.0, 0.0), calibrator="fake:0.5+opinion@1")
     paths = [tmp_path / f"{at}.json" for at in range(3)]
     for path, each in zip(paths, (FIRST, knowing, SECOND), strict=True):
@@ -70,39 +70,37 @@ def test_files_are_named_one_for_each_kind_of_numbers(tmp_path: Path) -> None:
 
 
 def test_numbers_that_know_others_have_one_of_their_own(tmp_path: Path) -> None:
-    """A file is for the numbers that it names; a folder has one of each, and neither is taken for
-    the other.
-    """
-    heard = HearingScorer()
-    alone = Recalibration("platt", Platt(1.0, 1.0), labels=100, calibrator=heard.name)
-    knowing = Recalibration("platt", Platt(1.0, -1.0), labels=100, calibrator=heard.opinion)
+    """Numbers that know others have a recalibration of their own, in a folder or by files."""
+    hearing = HearingScorer()
+    alone = Recalibration("platt", Platt(1.0, 1.0), labels=100, calibrator=hearing.name)
+    knowing = Recalibration("platt", Platt(1.0, -1.0), labels=100, calibrator=hearing.opinion)
     items = [Item("?", "Paris p=0.5"), Item("?", "Paris p=0.5", others=(OtherReply("Paris"),))]
 
-    def said(*promoted: Recalibration) -> list[Score]:
+    def scores_with(*promoted: Recalibration) -> list[Score]:
         versions = RecalibrationVersions(tmp_path / "-".join(each.name for each in promoted))
         for each in promoted:
             versions.promote(each, {})
-        scorer = recalibrate_scorer(heard, versions.folder / "current")
-        assert scorer.name == "+".join([heard.name, *(p.name for p in promoted if p is alone)])
+        scorer = recalibrate_scorer(hearing, versions.folder / "current")
+        assert scorer.name == "+".join([hearing.name, *(p.name for p in promoted if p is alone)])
         assert opinion_of(scorer) == "+".join(
-            [heard.opinion, *(p.name for p in promoted if p is knowing)]
+            [hearing.opinion, *(p.name for p in promoted if p is knowing)]
         )
         return scorer.score_batch(items)
 
-    first, second = said(alone)
+    first, second = scores_with(alone)
     assert first.confidence == second.alone == pytest.approx(alone.apply(0.5))
-    assert second.confidence == 0.7  # as the scorer said
-    first, second = said(knowing)
+    assert second.confidence == 0.7  # unchanged
+    first, second = scores_with(knowing)
     assert first.confidence == second.alone == 0.5
     assert second.confidence == pytest.approx(knowing.apply(0.7))
-    first, second = said(alone, knowing)
+    first, second = scores_with(alone, knowing)
     assert first.confidence == second.alone == pytest.approx(alone.apply(0.5))
     assert second.confidence == pytest.approx(knowing.apply(0.7))
 
 
 @pytest.mark.parametrize("name", ["words@1+opinion@2", "words@2+opinion@1"])
 def test_a_curve_of_other_numbers_is_refused(name: str, tmp_path: Path) -> None:
-    """Of another second stage, as of another calibrator."""
+    """A curve fitted for another calibrator or second stage is refused."""
     path = tmp_path / "r.json"
     Recalibration("platt", Platt(), labels=100, calibrator=name).save(path)
     with pytest.raises(CheckpointError, match="was fitted for words"):
@@ -110,7 +108,7 @@ def test_a_curve_of_other_numbers_is_refused(name: str, tmp_path: Path) -> None:
 
 
 def test_a_pointer_to_a_curve_of_the_other_kind_is_refused(tmp_path: Path) -> None:
-    """Somebody wrote it by hand."""
+    """A pointer to a curve of the other kind is refused."""
     RecalibrationVersions(tmp_path).promote(FIRST, {})
     (tmp_path / "current-with-others").write_text((tmp_path / "current").read_text())
     with pytest.raises(CheckpointError, match=r"is for numbers of fake:0\.5"):
@@ -118,7 +116,7 @@ def test_a_pointer_to_a_curve_of_the_other_kind_is_refused(tmp_path: Path) -> No
 
 
 def test_a_damaged_history_takes_nothing_back(tmp_path: Path) -> None:
-    """Without knowing what counted before, the current recalibration stays."""
+    """With a damaged history nothing is rolled back."""
     versions = RecalibrationVersions(tmp_path)
     versions.promote(FIRST, {})
     for content in ("{", ""):
@@ -129,7 +127,7 @@ def test_a_damaged_history_takes_nothing_back(tmp_path: Path) -> None:
 
 
 def test_a_scorer_takes_the_version_that_counts(tmp_path: Path) -> None:
-    """`score --recalibration recalibrations/current` and the proxy mean the same."""
+    """A scorer uses the promoted version of a folder."""
     current = tmp_path / "current"
     assert load_scorer("fake:0.5", recalibration=current).name == "fake:0.5"
     RecalibrationVersions(tmp_path).promote(FIRST, {})
@@ -139,7 +137,7 @@ def test_a_scorer_takes_the_version_that_counts(tmp_path: Path) -> None:
 
 
 def test_a_team_has_its_own_curve() -> None:
-    """What a key's team is called picks the curve, in any case."""
+    """A team has its own curve, in any case of letters."""
     assert SECOND.apply_to(0.7, None, None, "Law") == pytest.approx(
         SECOND.groups["law"].apply(0.7), abs=0
     )

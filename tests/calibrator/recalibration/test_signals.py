@@ -1,4 +1,4 @@
-"""A judge and log-probabilities beside a number: worth something, and without bias where absent."""
+"""A judge and log-probabilities beside a confidence: useful if present, unbiased if absent."""
 
 from __future__ import annotations
 
@@ -38,29 +38,30 @@ def labels_of(found: list[LabelledSignals]) -> Any:
     "is_judged", [half, pytest.param(mostly_where_hard, marks=pytest.mark.slow)]
 )
 def test_absence_has_no_bias(is_judged: IsThere) -> None:
-    """Half of the replies lack each signal: a number without any is what it was, to the last digit,
-    and the mean of every combination is the share of right ones, also where silence says
-    something.
+    """A missing signal causes no bias.
+
+    Half of the replies lack each signal: a number without any is unchanged, and the mean of every
+    combination is the share of right ones, even if absence depends on difficulty.
     """
     weights = fit_signals(replies(4_000, 1, is_judged))
     judged = replies(40_000, 2, is_judged)
     for kinds in KINDS:
-        its = [each for each in judged if each.signals.kinds == kinds]
-        before, after = confidences(its), weigh_replies(weights, its)
-        assert len(its) > 4_000
+        group = [each for each in judged if each.signals.kinds == kinds]
+        before, after = confidences(group), weigh_replies(weights, group)
+        assert len(group) > 4_000
         if kinds:
-            assert after.mean() == pytest.approx(labels_of(its).mean(), abs=0.02)
-            assert brier(labels_of(its), after) < brier(labels_of(its), before) - 0.03
-            assert auroc(labels_of(its), after) > auroc(labels_of(its), before) + 0.05
+            assert after.mean() == pytest.approx(labels_of(group).mean(), abs=0.02)
+            assert brier(labels_of(group), after) < brier(labels_of(group), before) - 0.03
+            assert auroc(labels_of(group), after) > auroc(labels_of(group), before) + 0.05
         else:
             assert (after == before).all()
     silent = [each for each in judged if not each.signals.kinds]
-    if is_judged is half:  # then the number without signals is right as well
+    if is_judged is half:  # then the number without signals is unbiased too
         assert confidences(silent).mean() == pytest.approx(labels_of(silent).mean(), abs=0.02)
 
 
 def test_absence_moves_no_number_whatever_the_others_are() -> None:
-    """What a signal says of other replies does not change those that lack it."""
+    """The signals of other replies do not change a reply that lacks them."""
     one, other = replies(2_000, 1), replies(2_000, 1)
     for at, each in enumerate(other):
         if each.signals.judged is not None:
@@ -72,7 +73,7 @@ def test_absence_moves_no_number_whatever_the_others_are() -> None:
 
 
 def test_a_number_says_what_it_knows() -> None:
-    """The name has the signals and a hash of how they are weighed, behind what it was."""
+    """A version names its signals and a hash of their weights."""
     every = replies(800, 1) + replies(800, 2, calibrator="words@1+opinion@1")
     weights = fit_signals(every)
     assert weights.calibrator == "words@1"
@@ -96,14 +97,14 @@ def test_a_number_says_what_it_knows() -> None:
     [("words@2", JUDGE), ("words@1", "gpt-6"), ("words@1", f"{JUDGE} in words")],
 )
 def test_other_numbers_and_other_judges_are_not_weighed(calibrator: str, judge: str) -> None:
-    """What was fitted for one calibrator, one judge and one way of saying it, is for those."""
+    """Another calibrator, judge or way of judging gets no weights."""
     weights = fit_signals(replies(800, 1))
     assert weights.weigh(0.6, calibrator, Signals(0.9, judge)) is None
     assert weights.weigh(0.6, "words@1", NO_SIGNALS) is None
 
 
 def test_too_few_with_both_are_weighed_by_the_judge_alone() -> None:
-    """A combination with few labels has no curve of its own, and changes nothing for others."""
+    """With too few labels of a combination the judge alone counts."""
     few = [
         each for at, each in enumerate(replies(800, 1)) if len(each.signals.kinds) < 2 or at % 8 < 1
     ]
@@ -116,7 +117,7 @@ def test_too_few_with_both_are_weighed_by_the_judge_alone() -> None:
 
 
 def test_a_judge_that_knows_nothing_moves_little() -> None:
-    """Few labels on noise leave the number nearly where it was."""
+    """A judge without knowledge moves the number by less than 0.3."""
     rng = np.random.default_rng(0)
     noise = [replace(each, signals=Signals(float(rng.random()), JUDGE)) for each in replies(100, 1)]
     weights = fit_signals(noise)
@@ -127,7 +128,7 @@ def test_a_judge_that_knows_nothing_moves_little() -> None:
 
 
 def test_the_number_never_falls_as_the_one_before_rises() -> None:
-    """Also where labels say the opposite: then it says nothing more."""
+    """The number never falls as the one before rises, on any labels."""
     turned = [replace(each, confidence=1 - each.confidence) for each in replies(3_000, 1)]
     for curve in fit_signals(turned).curves["words@1"].values():
         assert curve.slope >= 0
@@ -142,7 +143,7 @@ def weights() -> SignalWeights:
 
 
 def test_a_file_keeps_every_number(weights: SignalWeights, tmp_path: Path) -> None:
-    """Saved and read it is the same, and it is told from curves by what stands in it."""
+    """Weights survive their file."""
     weights.save(tmp_path / "w.json")
     found = resolve_recalibrations(tmp_path / "w.json")
     assert (found.signals, found.alone, found.with_others) == (weights, None, None)
@@ -163,7 +164,7 @@ def test_a_file_keeps_every_number(weights: SignalWeights, tmp_path: Path) -> No
 def test_a_damaged_file_is_refused(
     weights: SignalWeights, tmp_path: Path, change: dict[str, Any], sentence: str
 ) -> None:
-    """One sentence names the file and the fault."""
+    """A damaged file is refused in one sentence with its name."""
     weights.save(path := tmp_path / "w.json")
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(CheckpointError, match=sentence):
@@ -171,7 +172,7 @@ def test_a_damaged_file_is_refused(
 
 
 def test_a_folder_promotes_them_beside_curves(weights: SignalWeights, tmp_path: Path) -> None:
-    """`current-with-signals` says which count; what counts for other numbers stays."""
+    """A folder promotes weights beside curves, and rolls them back alone."""
     versions = RecalibrationVersions(tmp_path)
     change = versions.promote(weights, {"labels": 3})
     assert (change.of, versions.current("signals")) == ("signals", weights)
@@ -183,7 +184,7 @@ def test_a_folder_promotes_them_beside_curves(weights: SignalWeights, tmp_path: 
 
 
 def test_a_scorer_weighs_what_it_said_itself(weights: SignalWeights, tmp_path: Path) -> None:
-    """The score that knows signals has its own name, and tells what it was without them."""
+    """A scorer weighs signals under its own name and keeps the number without them."""
     weights.save(tmp_path / "w.json")
     scorer = recalibrate_scorer(HearingScorer(), tmp_path / "w.json")
     signals = Signals(0.95, JUDGE)

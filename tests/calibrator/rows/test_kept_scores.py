@@ -1,4 +1,4 @@
-"""Scores and fits are kept as they are made: an interrupted command goes on where it was."""
+"""Kept scores and fits: an interrupted command continues from them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @dataclass
 class Counting:
-    """A scorer that counts what it is asked for, and stops after `limit` items."""
+    """A scorer that records its questions and stops after `limit` items."""
 
     name: str = "counting@1"
     limit: int = 10**9
@@ -71,14 +71,14 @@ def run(*arguments: object) -> Result:
 
 @dataclass
 class Bounded(Counting):
-    """One that is shown only so many characters of an answer."""
+    """A scorer with a bound on the characters of an answer."""
 
     def with_answer_characters(self, characters: int) -> Bounded:
         return Bounded(f"bounded-{characters}@1", asked=self.asked)
 
 
 def test_another_budget_has_scores_of_its_own() -> None:
-    """K13: a scorer shown more of an answer is another one; one without a bound stays itself."""
+    """A scorer with another bound is another one, with its own kept scores (K13)."""
     kept = KeptScores(Bounded("bounded@1"), "cpu")
     raised = with_answer_characters(kept, 1_600)
     assert (kept.name, raised.name) == ("bounded@1", "bounded-1600@1")
@@ -90,7 +90,7 @@ def test_another_budget_has_scores_of_its_own() -> None:
 
 
 def test_code_that_only_shows_numbers_has_no_part_in_them() -> None:
-    """Pages and commands may change without a score being made again; what scores may not."""
+    """Code that only shows numbers does not change the digest of kept scores."""
     assert code_digest() != code_digest(is_whole=True)
     assert {"calibrator/commands/", "calibrator/lab/paper/"} <= set(JUDGING_ROOMS)
     scoring = "calibrator/embedded/", "calibrator/features/", "calibrator/text/"
@@ -98,23 +98,23 @@ def test_code_that_only_shows_numbers_has_no_part_in_them() -> None:
 
 
 def test_an_interrupted_run_goes_on(folder: Path) -> None:
-    """What was scored before the interruption is not asked for again, and is the same number."""
+    """An interrupted run goes on without scoring again, with the same numbers."""
     first = Counting(limit=70)
     with pytest.raises(KeyboardInterrupt):
         score_items(KeptScores(first, "cpu"), ITEMS)
     second = Counting()
-    heard: list[int] = []
+    progress: list[int] = []
     again = KeptScores(second, "cpu")
-    scores = score_items(again, ITEMS, heard.append)
+    scores = score_items(again, ITEMS, progress.append)
     assert 0 < len(first.asked) < 100
     assert sorted(first.asked + second.asked) == sorted(item.question for item in ITEMS)
     assert scores == Counting().score_batch(ITEMS)
-    assert (heard[0], sum(heard), again.reused) == (len(first.asked), 100, len(first.asked))
+    assert (progress[0], sum(progress), again.reused) == (len(first.asked), 100, len(first.asked))
     assert reused_sentence(again).startswith(f"{len(first.asked)} scores were kept from an earlier")
 
 
 def test_nothing_of_the_text_is_kept(folder: Path) -> None:
-    """The files hold digests and numbers, so that a cache is no copy of the data."""
+    """The files have digests and numbers, and no text."""
     score_items(KeptScores(Counting(), "cpu"), [Item("a secret question", "a secret answer")])
     (path,) = (folder / "scores").iterdir()
     assert "secret" not in path.read_text() + path.name
@@ -122,7 +122,7 @@ def test_nothing_of_the_text_is_kept(folder: Path) -> None:
 
 @dataclass
 class Finding:
-    """A scorer that says all that a score can say."""
+    """A scorer that fills all fields of a score."""
 
     name: str = "finding@1"
 
@@ -144,7 +144,7 @@ class Finding:
 
 
 def test_all_that_a_score_says_is_kept() -> None:
-    """A later run finds the same support, basis and reasons, not the numbers alone."""
+    """All fields of a score are kept."""
     first = score_items(KeptScores(Finding(), "cpu"), ITEMS[:2])
     again = KeptScores(Finding(), "cpu")
     assert list(again.known_scores(ITEMS[:2]).values()) == first == Finding().score_batch(ITEMS[:2])
@@ -161,7 +161,7 @@ def test_all_that_a_score_says_is_kept() -> None:
     ],
 )
 def test_other_versions_devices_and_rows_are_scored(name: str, device: str, item: Item) -> None:
-    """A score counts for what it was given for, and for nothing else."""
+    """Another version, device or row is scored again."""
     score_items(KeptScores(Counting(), "cpu"), ITEMS)
     other = Counting(name)
     score_items(KeptScores(other, device), [item])
@@ -169,7 +169,7 @@ def test_other_versions_devices_and_rows_are_scored(name: str, device: str, item
 
 
 def test_a_damaged_line_is_scored_again(folder: Path) -> None:
-    """A process that was killed in the middle of a line costs that line alone."""
+    """Only a damaged line is scored again."""
     score_items(KeptScores(Counting(), "cpu"), ITEMS)
     (path,) = (folder / "scores").iterdir()
     path.write_bytes(path.read_bytes()[:-10])
@@ -180,7 +180,7 @@ def test_a_damaged_line_is_scored_again(folder: Path) -> None:
 
 
 def test_unused_files_go(folder: Path) -> None:
-    """After a month without use; what is used stays."""
+    """Files are removed after a month without use."""
     old = folder / "scores" / "old.jsonl"
     old.parent.mkdir(parents=True)
     old.touch()
@@ -190,14 +190,14 @@ def test_unused_files_go(folder: Path) -> None:
 
 
 def test_where_nothing_can_be_written_scoring_goes_on(folder: Path) -> None:
-    """A read-only home is no reason to stop."""
+    """Without a writable folder scoring goes on."""
     folder.write_text("no folder")
     assert score_items(KeptScores(Counting(), "cpu"), ITEMS) == Counting().score_batch(ITEMS)
     assert kept_fit(["x"], lambda: np.array([0.5])).tolist() == [0.5]
 
 
 def test_fits_are_kept(folder: Path) -> None:
-    """A baseline is fitted once on the same rows, and anew on others or when asked to."""
+    """A fit is kept for the same rows, and made again for others or when asked to."""
     fits: list[int] = []
 
     def fit() -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
@@ -213,20 +213,20 @@ def test_fits_are_kept(folder: Path) -> None:
 
 
 def test_commands_say_what_they_reused(tmp_path: Path) -> None:
-    """`evaluate` after `score` scores nothing again, says so, and has the same figures."""
+    """`evaluate` after `score` reuses the scores, says so, and has the same figures."""
     rows = write(tmp_path / "rows.jsonl", raw_rows(60, seed=2))
-    given = (rows, "--calibrator", save_tiny(tmp_path / "tiny"))
-    first = run("score", *given)
+    arguments = (rows, "--calibrator", save_tiny(tmp_path / "tiny"))
+    first = run("score", *arguments)
     assert (first.exit_code, first.stderr) == (0, "")
-    again = run("evaluate", *given, "--json")
+    again = run("evaluate", *arguments, "--json")
     assert "60 scores were kept from an earlier run; --rescore makes them again" in again.stderr
-    anew = run("evaluate", *given, "--json", "--rescore")
+    anew = run("evaluate", *arguments, "--json", "--rescore")
     assert "kept" not in anew.stderr
     assert again.stdout == anew.stdout
 
 
 def test_a_killed_command_goes_on(tmp_path: Path) -> None:
-    """Ctrl-C in the middle of `score`: one sentence, and the same command scores the rest."""
+    """A `score` command that Ctrl-C interrupted goes on with the kept scores."""
     rows = write(tmp_path / "rows.jsonl", raw_rows(MANY, seed=2))
     out = tmp_path / "out.jsonl"
     command, told_in = ["score", str(rows), "-o", str(out)], tmp_path / "told"
@@ -258,6 +258,6 @@ def keeping_scores(name: str) -> list[str]:
 
 
 def test_a_fake_computes_nothing_worth_keeping() -> None:
-    """Nor does it leave files."""
+    """Scores of a fake calibrator are not kept."""
     fake = load_scorer("fake:0.5")
     assert cache_scores(fake, "cpu") is fake

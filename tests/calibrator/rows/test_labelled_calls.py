@@ -1,4 +1,4 @@
-"""The example's labelled calls: well formed, scored, and judged with the confidence they get."""
+"""The example's labelled calls: well formed, and the calibrator's accuracy on them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KINDS: dict[str, tuple[type, ...]] = {
     "number": (int, float),
     "integer": (int,),
 }
-MEASURED = 0.769  # AUROC of the shipped checkpoint; the model card tells it
+MEASURED = 0.769  # AUROC of the shipped checkpoint, as in the model card
 
 
 @pytest.fixture(scope="module")
@@ -36,31 +36,31 @@ def rows(printed: str) -> list[dict[str, Any]]:
 
 
 def test_each_task_has_right_and_wrong_replies_of_its_own(rows: list[dict[str, Any]]) -> None:
-    """No two replies to a task are the same, so that none is both right and wrong."""
+    """Each task has right and wrong replies, all different."""
     labels, answers = defaultdict(set), defaultdict(list)
     for row in rows:
         labels[row["question_id"]].add(row["correct"])
         answers[row["question_id"]].append(parse_row(row).answer)
     assert len(labels) == 40
     assert all(found == {0, 1} for found in labels.values())
-    assert all(len(set(given)) == len(given) for given in answers.values())
+    assert all(len(set(texts)) == len(texts) for texts in answers.values())
 
 
 def test_every_call_fits_a_tool_that_was_offered(rows: list[dict[str, Any]]) -> None:
-    """What is wrong is what the call would do: no form tells a wrong call from a right one."""
+    """Every call fits its tool, so that its form does not tell a wrong one."""
     for row in rows:
         offered = {each["function"]["name"]: each["function"] for each in row["tools"]}
         for message in [*row["messages"], row["response"]]:
             for call in message.get("tool_calls") or ():
                 takes = offered[call["function"]["name"]]["parameters"]["properties"]
-                given = json.loads(call["function"]["arguments"])
-                assert set(given) == set(takes), row["id"]
-                for name, value in given.items():
+                arguments = json.loads(call["function"]["arguments"])
+                assert set(arguments) == set(takes), row["id"]
+                for name, value in arguments.items():
                     assert isinstance(value, KINDS[takes[name]["type"]]), (row["id"], name)
 
 
 def test_what_the_model_card_says_of_them_is_measured(printed: str, tmp_path: Path) -> None:
-    """AUROC, and how much an agent may do by itself at 95 % right: next to nothing still."""
+    """The model card's AUROC on these calls is measured."""
     calls = tmp_path / "calls.jsonl"
     calls.write_text(printed)
     found = _pooled(calls, tmp_path / "evaluation.json")

@@ -1,4 +1,4 @@
-"""The labelled row is described once, with a sample that every command names and can read."""
+"""The page on labelled rows, with a sample that every command names and can read."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def pinocchio(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("command", [*READERS, "replay"])
 def test_every_command_that_reads_rows_names_the_sample(command: str) -> None:
-    """Nobody has to guess the fields: the help says them, and where more stands."""
+    """The help of every command that reads rows names the sample."""
     done = pinocchio(command, "--help")
     assert done.returncode == 0, done.stderr
     assert SAMPLE in done.stdout
 
 
 def test_the_sample_is_rows() -> None:
-    """Every line is a labelled row with the fields that the page calls better, in both labels."""
+    """Every line of the sample is a complete row, with both labels."""
     rows = [row for _, row in read_rows(ROOT / SAMPLE)]
     assert len(rows) > 40
     good = [row for row in rows if isinstance(row, Row)]
@@ -50,7 +50,7 @@ def commands_of(page: Path) -> list[str]:
 
 
 def test_the_page_to_begin_with_has_the_same_commands() -> None:
-    """So they need not be run twice."""
+    """The page for beginners has the same commands."""
     assert sorted(commands_of(TO_BEGIN_WITH)) == sorted(commands_of(PAGE))
 
 
@@ -64,7 +64,7 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("arguments", commands_of(PAGE))
 def test_the_commands_of_the_page_work(arguments: str, scored: Path, tmp_path: Path) -> None:
-    """Each line of the page runs on the sample, as far as 46 rows allow."""
+    """Each command of the page runs on the sample."""
     placed = arguments.replace("report.html", str(tmp_path / "report.html"))
     placed = re.sub(r"(?<!-o )scored\.jsonl", str(scored), placed)
     placed = placed.replace("-o scored.jsonl", f"-o {tmp_path / 'again.jsonl'}")
@@ -73,7 +73,7 @@ def test_the_commands_of_the_page_work(arguments: str, scored: Path, tmp_path: P
 
 
 def test_the_shortest_row_of_the_page_is_one() -> None:
-    """And every field that the parser knows stands in the table."""
+    """The page's shortest row is valid, and its table has every field."""
     text = PAGE.read_text(encoding="utf-8")
     shortest: dict[str, Any] = json.loads(re.findall(r"```json\n(.*)\n```", text)[0])
     assert parse_row(shortest).correct == 1
@@ -117,7 +117,7 @@ def test_the_shortest_row_of_the_page_is_one() -> None:
     ],
 )
 def test_near_misses_are_named(row: dict[str, Any], message: str, tmp_path: Path) -> None:
-    """A field of another name is told with the name to give it, never guessed."""
+    """A field of a similar name is refused with the right name."""
     path = tmp_path / "mine.jsonl"
     path.write_text(json.dumps(row) + "\n")
     done = pinocchio("evaluate", str(path), "--calibrator", "fake:0.5")
@@ -126,19 +126,19 @@ def test_near_misses_are_named(row: dict[str, Any], message: str, tmp_path: Path
 
 
 def test_no_other_name_is_a_field_of_its_own() -> None:
-    """A field that a row may have anyway is not taken for a slip."""
+    """No similar name is a field that a row may have."""
     taken = {*GOOD, "messages", "model", "gold", "id", "domain", "benchmark", "images", "image"}
     assert not taken & {name for names in OTHER_NAMES.values() for name in names}
 
 
 def test_a_fault_of_all_rows_is_told_a_few_times(tmp_path: Path) -> None:
-    """Eighty rows with the same fault are not eighty lines."""
+    """The same fault in eighty rows gives a few lines."""
     rows = [GOOD, *({**GOOD, "response": 5} for _ in range(80))]
     path = tmp_path / "mine.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     done = pinocchio("score", str(path), "--calibrator", "fake:0.5")
     assert done.returncode == 1
-    told = done.stderr.splitlines()
-    assert len(told) == 5
-    assert told[3].startswith("... and 77 more rows have the same fault: 'response' must be")
-    assert told[4] == "pinocchio: 80 of 81 rows could not be used"
+    lines = done.stderr.splitlines()
+    assert len(lines) == 5
+    assert lines[3].startswith("... and 77 more rows have the same fault: 'response' must be")
+    assert lines[4] == "pinocchio: 80 of 81 rows could not be used"

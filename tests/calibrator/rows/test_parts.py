@@ -1,4 +1,4 @@
-"""Parts of files: cut the same each time, written whole or not at all, put together in order."""
+"""Parts of files: cut the same each time, written whole or not at all, joined in order."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ LINES = st.sampled_from(
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parts of three lines, or fewer long ones."""
+    """Set parts of three lines, or fewer long ones."""
     monkeypatch.setattr(parts, "PART_LINES", 3)
     monkeypatch.setattr(parts, "PART_BYTES", 2_000)
 
 
 def scored(run: ShardRun, scorer: WordScorer | None = None) -> WordScorer:
-    """Scores what is missing of a run, as a worker would."""
+    """Score the missing parts of a run, as a worker would."""
     scorer = scorer or WordScorer()
     for source, (path, done) in enumerate(zip(run.files, run.finished_parts(), strict=True)):
         for part in cut(path, source, done):
@@ -48,7 +48,7 @@ def written(run: ShardRun, folder: Path) -> bytes:
 
 
 def in_one_go(paths: Sequence[Path]) -> tuple[bytes, list[str]]:
-    """Return what `pinocchio score` makes of files: its rows, and its messages about bad ones."""
+    """Return the rows and messages that `pinocchio score` makes of files."""
     scorer, lines, bad = WordScorer(), [], []
     for path in paths:
         for _, row in read_rows(path):
@@ -68,22 +68,22 @@ def started(folder: Path, *paths: Path) -> ShardRun:
 def test_parts_give_what_the_whole_gives(
     tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], is_cut_off: bool
 ) -> None:
-    """Whatever the lines, the rows and the bad rows with their numbers are those of one go."""
+    """Parts give the rows, bad rows and line numbers of one go."""
     folder = tmp_path_factory.mktemp("parts")
     text = b"".join(lines)
     path, packed = folder / "rows.jsonl", folder / "packed.jsonl"
     path.write_bytes(text[:-1] if is_cut_off else text)
-    packed.write_bytes(gzip.compress(text)[: -9 if is_cut_off else None])  # breaks off in a row
+    packed.write_bytes(gzip.compress(text)[: -9 if is_cut_off else None])  # cut off within a row
     run = started(folder, path, packed)
     scored(run)
     bad, total = run.check()
-    rows, told = in_one_go([path, packed])
-    assert (written(run, folder), [str(error) for error in bad]) == (rows, told)
-    assert total == rows.count(b"\n") + len(told)
+    rows, messages = in_one_go([path, packed])
+    assert (written(run, folder), [str(error) for error in bad]) == (rows, messages)
+    assert total == rows.count(b"\n") + len(messages)
 
 
 def test_a_part_is_bounded(tmp_path: Path) -> None:
-    """Neither many lines nor long ones make a part large; together they are the file."""
+    """A part is bounded in lines and bytes, and all parts together are the file."""
     path = write(
         tmp_path / "rows.jsonl", [{"n": "x" * n} for n in (5, 5, 5, 5, 1_990, 5, 3_000, 5)]
     )
@@ -97,7 +97,7 @@ def test_a_part_is_bounded(tmp_path: Path) -> None:
 def test_lines_are_read_once_and_no_further_than_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A line beyond all measure ends its file with an error that names it."""
+    """A line that is too long ends its file with an error."""
     monkeypatch.setattr("calibrator.rows.rows.MAX_LINE_BYTES", 100)
     path = write(tmp_path / "rows.jsonl", [{"n": 1}, {"n": "x" * 200}, {"n": 2}])
     *_, (number, error) = read_lines(path)
@@ -107,7 +107,7 @@ def test_lines_are_read_once_and_no_further_than_an_error(
 
 
 def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:
-    """What is done is not scored again, and the whole is what one go would have made."""
+    """An interrupted run scores only what is missing."""
     path = write(tmp_path / "rows.jsonl", raw_rows(10, seed=1))
     run = started(tmp_path, path)
     _, second, *_ = cut(run.files[0], 0)
@@ -117,7 +117,7 @@ def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_part_scored_twice_counts_once(tmp_path: Path) -> None:
-    """Whoever takes over from a lost machine writes the same part once more."""
+    """A part that is scored twice counts once."""
     path = write(tmp_path / "rows.jsonl", raw_rows(5, seed=1))
     run = started(tmp_path, path)
     scored(run)
@@ -133,7 +133,7 @@ class _FailingScorer(WordScorer):
 
 
 def test_a_failed_part_leaves_nothing(tmp_path: Path) -> None:
-    """A part whose scoring breaks off has no file, and the run says that it is missing."""
+    """A part whose scoring fails has no file and is reported as missing."""
     path = write(tmp_path / "rows.jsonl", raw_rows(5, seed=1))
     run = started(tmp_path, path)
     first, last = cut(run.files[0], 0)
@@ -149,7 +149,7 @@ def test_a_failed_part_leaves_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_gone", ["last", "all"])
 def test_no_row_is_lost_in_silence(tmp_path: Path, is_gone: str) -> None:
-    """Also the parts at the end of a file are missed."""
+    """Missing parts at the end of a file are reported."""
     run = started(tmp_path, write(tmp_path / "rows.jsonl", raw_rows(5, seed=1)))
     scored(run)
     for number in (1,) if is_gone == "last" else (0, 1):
@@ -163,7 +163,7 @@ def test_no_row_is_lost_in_silence(tmp_path: Path, is_gone: str) -> None:
     [("calibrator", "calibrator"), ("tags", "tags"), ("files", "files"), ("names", "files")],
 )
 def test_parts_of_another_run_are_not_mixed_in(tmp_path: Path, change: str, told: str) -> None:
-    """Another calibrator, other tags, a changed file or another one: the folder is refused."""
+    """Parts of a run with other calibrator, tags or files are refused."""
     path = write(tmp_path / "rows.jsonl", raw_rows(5, seed=1))
     scored(started(tmp_path, path))
     if change == "files":
@@ -176,7 +176,7 @@ def test_parts_of_another_run_are_not_mixed_in(tmp_path: Path, change: str, told
 
 
 def test_a_file_that_changes_meanwhile_is_told(tmp_path: Path) -> None:
-    """Parts of two states of a file are no output."""
+    """A file that changes during the run is reported."""
     path = write(tmp_path / "rows.jsonl", raw_rows(5, seed=1))
     run = started(tmp_path, path)
     scored(run)
@@ -186,7 +186,7 @@ def test_a_file_that_changes_meanwhile_is_told(tmp_path: Path) -> None:
 
 
 def test_a_damaged_part_is_named(tmp_path: Path) -> None:
-    """What a disk made of a part is not taken for its rows."""
+    """A damaged part is reported by its name."""
     run = started(tmp_path, write(tmp_path / "rows.jsonl", raw_rows(5, seed=1)))
     scored(run)
     run.path_of(0, 1).write_bytes(b"")
@@ -195,7 +195,7 @@ def test_a_damaged_part_is_named(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_written_is_told_before_any_work(tmp_path: Path) -> None:
-    """A folder in the output's place, or none around it, and an input that is not there."""
+    """An output that cannot be written, or a missing input, is reported before any work."""
     path = write(tmp_path / "rows.jsonl", raw_rows(5, seed=1))
     with pytest.raises(IsADirectoryError):
         begin(tmp_path, [path], "words@1", Options())
@@ -207,7 +207,7 @@ def test_what_cannot_be_written_is_told_before_any_work(tmp_path: Path) -> None:
 
 
 def test_a_finished_run_leaves_no_folder(tmp_path: Path) -> None:
-    """Parts are taken away when the output is whole."""
+    """A finished run removes its folder."""
     run = started(tmp_path, write(tmp_path / "rows.jsonl", raw_rows(5, seed=1)))
     scored(run)
     run.remove()
@@ -215,7 +215,7 @@ def test_a_finished_run_leaves_no_folder(tmp_path: Path) -> None:
 
 
 def test_brief_rows_need_no_id(tmp_path: Path) -> None:
-    """As `pinocchio score --brief` in one go: the others get a digest."""
+    """Brief rows without an id get a digest, as in one go."""
     row = {"question": "q", "response": "p=0.25"}
     path = write(tmp_path / "rows.jsonl", [row, {**row, "id": 7}])
     run = begin(tmp_path / "out.jsonl", [path], "words@1", Options(is_brief=True))

@@ -1,4 +1,4 @@
-"""Labelled rows: what is read, and the line and sentence of what is not (paper B02, D03)."""
+"""Labelled rows: parsing, and the line and sentence of each mistake (paper B02, D03)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_a_row_is_question_answer_tags_and_label(path: Path) -> None:
-    """B02: (Q, A, M, y), with the row itself kept as it was read."""
+    """A row has question, answer, tags and label, and keeps the fields as read (B02)."""
     ((line, row),) = read(path, LINE)
     assert line == 1
     assert row == Row("2 + 2?", "4", "kimi-3", "gpqa", "science", "gpqa/1", 1, 0.9, GOOD)
@@ -67,33 +67,36 @@ def test_a_row_is_question_answer_tags_and_label(path: Path) -> None:
 
 
 def test_only_question_and_response_are_needed() -> None:
-    """What is not known is None; rows of one question text belong to one question (D04)."""
+    """Only question and response are needed; rows of one question text share its id (D04)."""
     row = parse_row({"question": "q", "response": "a"})
     assert row == Row("q", "a", None, None, None, "q", None, None, row.raw)
 
 
 def test_messages_may_stand_for_the_question() -> None:
-    """A recorded chat is read as the proxy would read it."""
+    """Messages may replace the question."""
     row = parse_row({"messages": [{"role": "user", "content": "q"}], "response": "a"})
     assert (row.question, row.question_id) == ("q", "q")
 
 
 def test_a_scorer_gets_the_messages_of_a_row() -> None:
-    """They are the very list of the row, not a copy, and stay with a changed reply."""
-    said = [{"role": "system", "content": "Refunds: 30 days."}, {"role": "user", "content": "Q"}]
-    row = parse_row({"messages": said, "response": "30 days"})
-    assert row.item().messages is said
-    assert replace(row, answer="60 days").item("served").messages is said
-    beside = parse_row({"question": "Q", "messages": said, "response": "30 days"})
-    assert (beside.item().question, beside.item().messages) == ("Q", said)
+    """The item has the row's own list of messages, also after its reply changed."""
+    messages = [
+        {"role": "system", "content": "Refunds: 30 days."},
+        {"role": "user", "content": "Q"},
+    ]
+    row = parse_row({"messages": messages, "response": "30 days"})
+    assert row.item().messages is messages
+    assert replace(row, answer="60 days").item("served").messages is messages
+    beside = parse_row({"question": "Q", "messages": messages, "response": "30 days"})
+    assert (beside.item().question, beside.item().messages) == ("Q", messages)
     assert parse_row({"question": "Q", "response": "30 days"}).item().messages == ()
 
 
 def test_a_row_with_other_calls_has_their_conversation() -> None:
-    """A conversation that was changed in `tool_use` is the one that a scorer gets."""
-    said = [{"role": "user", "content": "Q"}]
+    """A conversation that was changed in `tool_use` is that of the item."""
+    messages = [{"role": "user", "content": "Q"}]
     offered = [{"type": "function", "function": {"name": "search"}}]
-    row = parse_row({"messages": said, "tools": offered, "response": "a"})
+    row = parse_row({"messages": messages, "tools": offered, "response": "a"})
     assert row.tool_use is not None
     other = ToolUse([{"role": "user", "content": "R"}], (), row.tool_use.message)
     assert replace(row, tool_use=other).item().messages is other.messages
@@ -109,7 +112,7 @@ def test_a_row_with_other_calls_has_their_conversation() -> None:
     ],
 )
 def test_others_are_replies_of_any_form(given: Any) -> None:
-    """What other models replied to the same question, with or without their names."""
+    """Replies of other models may have any form, with or without their model."""
     row = parse_row({"question": "2 + 2?", "response": "4", "others": [given]})
     assert [(other.answer, other.source_model) for other in row.others] == [("It is 4.", None)]
     assert row.item("served").others == row.others
@@ -120,7 +123,7 @@ def test_others_are_replies_of_any_form(given: Any) -> None:
 
 @pytest.mark.parametrize("others", ["text", {"response": "4"}, 1, [1], [None], [{"model": "gpt"}]])
 def test_others_that_are_no_replies_are_a_bad_row(others: Any) -> None:
-    """Nothing is guessed of them."""
+    """Others that are no replies make a bad row."""
     with pytest.raises(ValueError, match=r"'others' must be|another reply must|neither"):
         parse_row({"question": "2 + 2?", "response": "4", "others": others})
 
@@ -137,7 +140,7 @@ def test_others_that_are_no_replies_are_a_bad_row(others: Any) -> None:
     ],
 )
 def test_responses_are_texts_messages_or_completions(response: Any, answer: str) -> None:
-    """D03: an empty reply and a refusal are answers like any other."""
+    """A response may be a text, message or completion, also empty or a refusal (D03)."""
     assert parse_row({"question": "q", "response": response}).answer == answer
 
 
@@ -145,7 +148,7 @@ def test_responses_are_texts_messages_or_completions(response: Any, answer: str)
     ("label", "expected"), [(0, 0), (1, 1), (True, 1), (False, 0), (1.0, 1), (None, None)]
 )
 def test_labels(label: Any, expected: int | None) -> None:
-    """Correct is 1, incorrect 0, and a row without a label can still be scored."""
+    """A label is 0, 1, or missing."""
     assert parse_row({"question": "q", "response": "a", "correct": label}).correct == expected
 
 
@@ -185,7 +188,7 @@ def test_labels(label: Any, expected: int | None) -> None:
     ],
 )  # fmt: skip
 def test_every_mistake_has_its_sentence(path: Path, row: Any, message: str) -> None:
-    """A bad row is told with its line and what is wrong with it, never guessed at."""
+    """Each mistake has a sentence with its line."""
     assert sentence(path, json.dumps(row).encode()) == f"1: {message}"
 
 
@@ -201,7 +204,7 @@ def test_every_mistake_has_its_sentence(path: Path, row: Any, message: str) -> N
     ],
 )
 def test_lines_that_are_no_json(path: Path, line: bytes, message: str) -> None:
-    """Broken lines are told with their place, also those that would exhaust the stack."""
+    """A line that is no JSON is reported with its place, even if nested too deep."""
     assert sentence(path, line) == message
 
 
@@ -217,7 +220,7 @@ def test_lines_that_are_no_json(path: Path, line: bytes, message: str) -> None:
     ],
 )
 def test_files_of_another_form_are_refused_once(path: Path, content: bytes, told: str) -> None:
-    """With the line of pandas that makes rows of them, and not a sentence for each line."""
+    """A file of another format is refused once, with the line of pandas that converts it."""
     path.write_bytes(content)
     [(number, error)] = read_rows(path)
     assert number == 1
@@ -238,7 +241,7 @@ def test_files_of_another_form_are_refused_once(path: Path, content: bytes, told
 def test_packed_files_are_refused_once(
     path: Path, pack: Callable[[bytes], bytes], told: str
 ) -> None:
-    """With what they are, and not a sentence for each line that is no UTF-8."""
+    """A file packed otherwise than by gzip is refused once, with its kind."""
     path.write_bytes(pack(b'{"question": "q", "response": "r", "correct": 1}\n' * 99))
     [(_, error)] = read_rows(path)
     assert str(error).endswith(f"{told}; save its rows as JSON lines, plain or gzipped")
@@ -246,18 +249,18 @@ def test_packed_files_are_refused_once(
 
 @pytest.mark.parametrize("label", ["0", "1", "true", "False"])
 def test_labels_in_quotes_are_told_so(path: Path, label: str) -> None:
-    """A label that is a string says what is wrong with it."""
+    """A label in quotes is refused with that reason."""
     line = json.dumps({"question": "q", "response": "r", "correct": label}).encode()
     assert f"'correct' must be 0 or 1, without quotes, not '{label}'" in sentence(path, line)
 
 
 def test_absurd_numbers_are_a_bad_row(path: Path) -> None:
-    """A number of thousands of digits is no reason to stop."""
+    """A number of thousands of digits is a bad row."""
     assert sentence(path, b'{"correct": ' + b"1" * 5_000 + b"}").startswith("1: Exceeds the limit")
 
 
 def test_images_are_a_bad_row(path: Path) -> None:
-    """A row that no text calibrator can score is reported like any other mistake."""
+    """A row with an image is a bad row for a calibrator of text."""
     messages = [{"role": "user", "content": [{"type": "image_url"}]}]
     line = json.dumps({"messages": messages, "response": "a"}).encode()
     assert sentence(path, line).startswith("1: the question has an image")
@@ -282,11 +285,11 @@ SHOWN: Json = {"type": "image_url", "image_url": {"url": URL}}
     ],
 )
 def test_rows_with_images(fields: Json, question: str, answer: str) -> None:
-    """C03, R01: for those who read images they come along, from messages or beside the question."""
+    """Images are read from messages or beside the question, or ignored (C03, R01)."""
     row = parse_row(fields, "read")
     assert (row.question, row.answer, row.images) == (question, answer, (PNG,))
-    shown = fields.get("messages", ())
-    assert row.item() == Item(question, answer, images=(PNG,), messages=shown)
+    messages = fields.get("messages", ())
+    assert row.item() == Item(question, answer, images=(PNG,), messages=messages)
     assert not row.lacks_images
     ignored = parse_row(fields, "ignore")
     assert (ignored.item().images, ignored.lacks_images) == ((), True)
@@ -295,7 +298,7 @@ def test_rows_with_images(fields: Json, question: str, answer: str) -> None:
 
 
 def test_a_row_of_text_lacks_no_images() -> None:
-    """However rows are read, one without images is what it was."""
+    """A row without images is read the same in each way."""
     uses: list[ImageUse] = ["refuse", "read", "ignore"]
     assert {parse_row(GOOD, use).lacks_images for use in uses} == {False}
 
@@ -312,21 +315,21 @@ def test_a_row_of_text_lacks_no_images() -> None:
     ],
 )
 def test_bad_images_are_a_bad_row(path: Path, fields: Json, message: str) -> None:
-    """Each mistake is told with its line; nothing is fetched."""
+    """A bad image is reported with its line, and nothing is fetched."""
     path.write_text(json.dumps({"question": "Q", "response": "a", **fields}))
     [(_, error)] = read_rows(path, "read")
     assert str(error).removeprefix(f"{path}:").startswith(message)
 
 
 def test_an_image_without_its_prompt_is_a_bad_row(path: Path) -> None:
-    """What was to be depicted has to be told."""
+    """An image without its prompt is a bad row."""
     path.write_text(json.dumps({"image": URL}))
     [(_, error)] = read_rows(path, "read")
     assert str(error).endswith("'response' is missing")
 
 
 def test_a_bad_row_does_not_stop_the_others(path: Path) -> None:
-    """Lines are counted from 1, blank ones too, and reading goes on after a mistake."""
+    """Reading goes on after a bad row, and blank lines are counted."""
     found = read(path, LINE + b"\n" + b"{\n" + b"  \r\n" + LINE + b"[]")
     assert [(line, type(row)) for line, row in found] == [
         (1, Row),
@@ -342,7 +345,7 @@ def test_a_bad_row_does_not_stop_the_others(path: Path) -> None:
 def test_any_line_is_a_row_or_an_error(
     tmp_path_factory: pytest.TempPathFactory, line: bytes
 ) -> None:
-    """No content ends the run with an exception."""
+    """Any line gives a row or an error."""
     path = tmp_path_factory.getbasetemp() / "any.jsonl"
     for _, row in read(path, line):
         assert isinstance(row, Row | RowError)
@@ -353,14 +356,14 @@ def test_any_line_is_a_row_or_an_error(
 
 @pytest.mark.parametrize("name", ["rows.jsonl.gz", "rows.jsonl", "rows"])
 def test_gzip_is_told_by_its_bytes(tmp_path: Path, name: str) -> None:
-    """What a file is called does not matter; several members are one file."""
+    """Gzip is recognised by its bytes, also with several members."""
     ((line, first), (_, second)) = read(tmp_path / name, gzip.compress(LINE) + gzip.compress(LINE))
     assert line == 1
     assert first == second
 
 
 def test_a_byte_order_mark_is_passed_over(path: Path) -> None:
-    """Files from Windows begin with one."""
+    """A byte order mark is skipped."""
     ((_, row),) = read(path, b"\xef\xbb\xbf" + LINE)
     assert isinstance(row, Row)
 
@@ -368,7 +371,7 @@ def test_a_byte_order_mark_is_passed_over(path: Path) -> None:
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
 def test_other_encodings_are_refused_as_a_whole(path: Path, encoding: str, mark: str) -> None:
-    """Cut at the bytes of UTF-8's line ends, nearly every row of such a file would be garbage."""
+    """UTF-16 and UTF-32 are refused for the whole file."""
     content = (mark + LINE.decode() * 3).encode(encoding)
     assert sentence(path, content) == (
         "1: the file begins as UTF-16 or UTF-32 does; save it as UTF-8"
@@ -376,14 +379,14 @@ def test_other_encodings_are_refused_as_a_whole(path: Path, encoding: str, mark:
 
 
 def test_windows_line_ends(path: Path) -> None:
-    """CRLF ends a line as LF does, and a last line needs no end."""
+    """CRLF ends a line too, and the last line needs no end."""
     found = read(path, LINE.strip() + b"\r\n" + LINE.strip())
     assert [type(row) for _, row in found] == [Row, Row]
 
 
 @pytest.mark.parametrize("lost", [1, 8, 40])
 def test_a_file_that_breaks_off_ends_with_an_error(path: Path, lost: int) -> None:
-    """Rows before the break are good; the break itself is told with its line."""
+    """A file that is cut off gives the rows before and an error with its line."""
     packed = gzip.compress(LINE * 50)
     *_, (line, error) = read(path, packed[:-lost])
     assert isinstance(error, RowError)
@@ -392,12 +395,12 @@ def test_a_file_that_breaks_off_ends_with_an_error(path: Path, lost: int) -> Non
 
 
 def test_damaged_gzip_ends_with_an_error(path: Path) -> None:
-    """Only the first two bytes are of gzip."""
+    """Damaged gzip gives an error."""
     assert "the file breaks off" in sentence(path, b"\x1f\x8b" + b"x" * 100)
 
 
 def test_a_line_without_end_is_given_up(path: Path) -> None:
-    """A line of more than 16 MB is no row; memory is bounded, and the file is read no further."""
+    """A line of more than 16 MB ends the file with an error."""
     found = read(path, LINE + b'{"question": "' + b"x" * MAX_LINE_BYTES + b'"}\n' + LINE)
     assert [type(row) for _, row in found] == [Row, RowError]
     assert str(found[1][1]) == (
@@ -406,25 +409,25 @@ def test_a_line_without_end_is_given_up(path: Path) -> None:
 
 
 def test_an_empty_file_has_no_rows(path: Path) -> None:
-    """Nothing is no mistake."""
+    """An empty file has no rows."""
     assert read(path, b"") == read(path, b"\n\n") == []
 
 
 def test_a_missing_file_is_an_os_error(tmp_path: Path) -> None:
-    """A wrong name is not mistaken for an empty file."""
+    """A missing file is a FileNotFoundError."""
     with pytest.raises(FileNotFoundError):
         list(read_rows(tmp_path / "nowhere.jsonl"))
 
 
 @pytest.mark.parametrize("id", [7, 7.0, "7"])
 def test_a_questions_id_may_be_a_whole_number(id: object) -> None:
-    """As a database exports it; rows with either form belong to one question."""
+    """A question's id may be a whole number, equal to its text."""
     raw = {"question": "q", "response": "r", "correct": 1, "question_id": id}
     assert parse_row(raw).question_id == "7"
 
 
 @pytest.mark.parametrize("id", [True, 1.5, ["7"]])
 def test_other_values_are_no_questions_id(id: object) -> None:
-    """They are a mistake in the file."""
+    """Any other value of a question's id is refused."""
     with pytest.raises(ValueError, match="'question_id' must be a string"):
         parse_row({"question": "q", "response": "r", "correct": 1, "question_id": id})

@@ -36,7 +36,7 @@ from tests.running.live_proxy import HearingScorer
 
 @dataclass
 class Recorder:
-    """A scorer that scores by length and remembers its batches."""
+    """A scorer that scores by length and records its batches."""
 
     batches: list[list[Item]] = field(default_factory=list)
     name: str = "recorder"
@@ -48,7 +48,7 @@ class Recorder:
 
 @given(st.lists(st.integers(0, 30_000), max_size=80))
 def test_scores_come_back_in_order(sizes: list[int]) -> None:
-    """Whatever is scored together, each item has its own score; batches are bounded."""
+    """Each item gets its own score, in order, from bounded batches."""
     scorer = Recorder()
     done: list[int] = []
     items = [Item("", "x" * size) for size in sizes]
@@ -72,7 +72,7 @@ def test_scores_come_back_in_order(sizes: list[int]) -> None:
 def test_a_scorer_hears_the_names_it_may_know(
     tags: Tags, told: tuple[str | None, str | None]
 ) -> None:
-    """K10: as served the model alone is told, never the benchmark; both or none when asked for."""
+    """A scorer gets the names that the tags allow: as served the model alone (K10)."""
     scorer, rows = Recorder(), labelled(1, seed=1)
     score_rows(scorer, rows, tags)
     ((item,),) = scorer.batches
@@ -84,7 +84,7 @@ def test_a_scorer_hears_the_names_it_may_know(
 
 
 def test_scores_are_found_by_id(tmp_path: Path) -> None:
-    """Order and further lines do not matter, and `confidence` counts where there is a score too."""
+    """Scores are found by id in any order, and `confidence` counts before `score`."""
     rows = labelled(3, seed=1)
     lines: list[dict[str, Any]] = [
         {"id": "someone else's", "confidence": 0.5},
@@ -125,7 +125,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     ],
 )
 def test_a_line_that_is_no_score_is_named(tmp_path: Path, line: str, sentence: str) -> None:
-    """File, line and what is wrong; a number that is none never becomes a figure."""
+    """A line that is no score is refused with its file and line."""
     path = tmp_path / "s.jsonl"
     path.write_bytes(b'{"id": "1-0", "confidence": 0.5}\n\n' + line.encode("latin-1") + b"\n")
     with pytest.raises(RowError, match=r"s\.jsonl:3: ") as caught:
@@ -134,14 +134,14 @@ def test_a_line_that_is_no_score_is_named(tmp_path: Path, line: str, sentence: s
 
 
 def test_a_row_without_a_score_is_told(tmp_path: Path) -> None:
-    """Judging half of the rows by accident is not possible; the sentence says what to do."""
+    """A row without a score is reported by its id."""
     path = write(tmp_path / "s.jsonl", [{"id": "1-0", "confidence": 0.5}])
     with pytest.raises(JudgingError, match="2 of 3 rows have no score, the first is id '1-1'"):
         read_scores(path, labelled(3, seed=1))
 
 
 def test_rows_without_an_id_have_a_digest(tmp_path: Path) -> None:
-    """Scores find their rows also where nobody numbered them: what is judged tells them apart."""
+    """Rows without an id are matched by a digest."""
     rows = labelled(3, seed=1)
     for row in rows:
         del row.raw["id"]
@@ -156,7 +156,7 @@ def test_rows_without_an_id_have_a_digest(tmp_path: Path) -> None:
 
 
 def test_ids_may_be_numbers(tmp_path: Path) -> None:
-    """An id that JSON has as a number is the same number in both files."""
+    """An id may be a number."""
     rows = labelled(1, seed=1)
     rows[0].raw["id"] = 17
     path = tmp_path / "s.jsonl"
@@ -165,7 +165,7 @@ def test_ids_may_be_numbers(tmp_path: Path) -> None:
 
 
 def hearing(count: int) -> tuple[HearingScorer, list[Row]]:
-    """Return a scorer that reads other replies, and rows; every second has an agreeing reply."""
+    """Return a scorer that reads other replies, and rows; every second one has an agreeing one."""
     rows = [replace(row, answer="Paris p=0.5") for row in labelled(count, seed=1)]
     agreeing = (OtherReply("Paris"),)
     return HearingScorer(), [
@@ -174,8 +174,9 @@ def hearing(count: int) -> tuple[HearingScorer, list[Row]]:
 
 
 def test_numbers_that_know_others_have_a_name_of_their_own() -> None:
-    """Numbers of replies alone are those of replies alone, also where a row has others; those that
-    know others stand beside them, for the same rows.
+    """Numbers that know others have their own name and rows.
+
+    Numbers of replies alone ignore the others of a row.
     """
     scorer, rows = hearing(4)
     alone, knowing = score_kinds(scorer, rows)
@@ -191,7 +192,7 @@ def test_numbers_that_know_others_have_a_name_of_their_own() -> None:
 
 
 def test_a_file_of_both_kinds_is_taken_apart(tmp_path: Path) -> None:
-    """As `pinocchio score` writes it: each line says which number it has, and the other one."""
+    """A file with both kinds of numbers is separated."""
     scorer, rows = hearing(4)
     path = tmp_path / "s.jsonl"
     lines = [

@@ -1,4 +1,4 @@
-"""Guarded patterns find what the patterns themselves find."""
+"""Guarded patterns match exactly where the patterns match."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CASES = Path(__file__).parents[1] / "evidence/computed/cases"
 GUARDED = [each for each in gc.get_objects() if type(each) is GuardedPattern]
 assert len(GUARDED) > 200
 NEEDLES = sorted({each for one in GUARDED for kind in needles_of(one.pattern) for each in kind})
-# letters and digits whose case or kind `lower` or ASCII does not show, and signs beyond ASCII
+# Letters and digits whose case or kind `lower` or ASCII does not show, and signs beyond ASCII
 ODD = ["\u017f", "\u0130", "\u0131", "\u212a", "\u0665", "ß", "É", "\u2019", "文", "_"]
 PARTS = st.sampled_from([*NEEDLES, *ODD, " ", " ", ". ", "?", "\n", "7", "%", '"'])
 TEXTS = st.lists(PARTS, max_size=12).map(lambda parts: "".join(parts) + " " * SHORT)
@@ -27,7 +27,7 @@ TEXTS = st.lists(PARTS, max_size=12).map(lambda parts: "".join(parts) + " " * SH
 
 @given(TEXTS, st.booleans())
 def test_no_guarded_pattern_is_passed_over_that_matches(text: str, is_upper: bool) -> None:
-    """Whatever the text, a guarded pattern of the checks finds what the bare pattern finds."""
+    """A guarded pattern is never skipped in a text that it matches."""
     text = text.upper() if is_upper else text
     passed_over = [each for each in GUARDED if not each.may_match(text)]
     assert [each.pattern.pattern for each in passed_over if each.pattern.search(text)] == []
@@ -35,7 +35,7 @@ def test_no_guarded_pattern_is_passed_over_that_matches(text: str, is_upper: boo
 
 @pytest.mark.parametrize("table", sorted(CASES.glob("*.yaml")), ids=lambda path: path.stem)
 def test_no_labelled_example_is_passed_over(table: Path) -> None:
-    """In the texts of the labelled examples guarded patterns find what the bare ones find."""
+    """No pattern that matches is skipped in the labelled examples."""
     for case in yaml.safe_load(table.read_text()):
         replies = [text for kind in ("right", "open", "wrong") for text in case.get(kind, ())]
         for text in (case["ask"], case.get("system", ""), *replies):
@@ -61,13 +61,13 @@ def test_no_labelled_example_is_passed_over(table: Path) -> None:
 def test_needles_are_what_each_match_contains(
     pattern: str, words: set[str], parts: set[str]
 ) -> None:
-    """The needles are whole words where the pattern has edges, and nothing where all may match."""
+    """Needles are the words and parts that each match contains."""
     found = needles_of(re.compile(pattern))
     assert (set(found[0]), set(found[1])) == (words, parts)
 
 
 def test_a_guarded_pattern_rules_out_most_texts() -> None:
-    """A text without any needle is not searched, also if it has signs beyond ASCII."""
+    """A text without a needle is not searched, also with signs beyond ASCII."""
     pattern = compile_guarded("\\b(?:refund|don\u2019t)\\b", re.IGNORECASE)
     if reading_of("a" * SHORT).rough_index is None:
         pytest.skip("needs the compiled kernel")
@@ -78,7 +78,7 @@ def test_a_guarded_pattern_rules_out_most_texts() -> None:
 
 
 def test_methods_return_what_the_pattern_returns() -> None:
-    """A guarded pattern has the results of the pattern, found or not."""
+    """Methods of a guarded pattern return what the pattern returns."""
     pattern = compile_guarded("(b)a")
     for text in ("xxbaxxba" + "y" * SHORT, "c" * 2 * SHORT):
         bare = pattern.pattern
@@ -90,5 +90,5 @@ def test_methods_return_what_the_pattern_returns() -> None:
 
 @given(st.text())
 def test_letters_of_a_text(text: str) -> None:
-    """Runs of letters are those of the regular expression, whatever the text."""
+    """Runs of letters are those of the regular expression."""
     assert letters_in(text) == re.findall(r"[^\W\d_]+", text)

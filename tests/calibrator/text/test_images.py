@@ -1,4 +1,4 @@
-"""Where the images of a question are, and which are taken for images at all."""
+"""Images of a question: where they are, and which are valid."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def of_messages(**source: Any) -> Json:
     ],
 )
 def test_an_image_is_found_in_every_form(part: Json, found: bytes | str) -> None:
-    """B01: chat, responses and messages say where an image is; its kind is told by its bytes."""
+    """An image is found in chat, responses and messages, and its kind by its bytes (B01)."""
     assert locate_images([part]) == [found]
 
 
@@ -83,7 +83,7 @@ def test_an_image_is_found_in_every_form(part: Json, found: bytes | str) -> None
     ],
 )
 def test_what_is_no_image_has_a_word(part: Json, reason: str) -> None:
-    """A part without an image, or with something else in its place, is a reason, never a crash."""
+    """A part without a valid image gives a reason."""
     with pytest.raises(NotScorableError) as raised:
         locate_images([part])
     assert raised.value.reason == reason
@@ -92,7 +92,7 @@ def test_what_is_no_image_has_a_word(part: Json, reason: str) -> None:
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "GIF", "BMP"])
 def test_an_image_is_known_by_its_first_bytes(kind: str) -> None:
-    """Of each kind that a calibrator may be shown a real file is taken, and half a head is not."""
+    """Each supported kind is recognised by its first bytes, and half of them are refused."""
     image = picture(kind)
     assert checked_image(image) == image
     with pytest.raises(NotScorableError) as raised:
@@ -101,7 +101,7 @@ def test_an_image_is_known_by_its_first_bytes(kind: str) -> None:
 
 
 def test_an_image_may_have_so_many_bytes() -> None:
-    """One byte more than the limit is too many; nothing is decoded to find out."""
+    """An image with one byte more than the limit is refused."""
     limits = ImageLimits(max_bytes=len(PNG))
     assert local_images([of_chat(data_url(PNG))], limits) == (PNG,)
     for image in (PNG + b"\0", PNG * 1_000):
@@ -113,7 +113,7 @@ def test_an_image_may_have_so_many_bytes() -> None:
 @settings(max_examples=30)
 @given(st.binary(max_size=9), st.sampled_from([0, 196_600, 196_608, 400_000]))
 def test_base64_is_read_whole_or_not_at_all(end: bytes, size: int) -> None:
-    """Of any length, in one line or many; with padding in the middle or a character short, none."""
+    """Base64 is read in one line or many, and refused if it is damaged."""
     image = PNG + b"x" * size + end
     assert local_images([of_chat(data_url(image))]) == (image,)
     encoded = base64.b64encode(image).decode()
@@ -126,7 +126,7 @@ def test_base64_is_read_whole_or_not_at_all(end: bytes, size: int) -> None:
 
 
 def test_a_question_may_have_so_many_images() -> None:
-    """More images than the limit are no question that the calibrator is asked."""
+    """More images than the limit are refused."""
     part, limits = of_chat(data_url(PNG)), ImageLimits(max_count=2)
     assert local_images([part] * 2, limits) == (PNG, PNG)
     with pytest.raises(NotScorableError, match="has 3 images, at most 2") as raised:
@@ -135,7 +135,7 @@ def test_a_question_may_have_so_many_images() -> None:
 
 
 def test_nothing_is_fetched_here() -> None:
-    """An image under a URL is refused where nobody fetches it, and its URL is not told."""
+    """A URL is refused without being fetched, and is not in the error."""
     with pytest.raises(NotScorableError) as raised:
         local_images([of_chat({"url": URL})])
     assert raised.value.reason == "image_url"
@@ -155,7 +155,7 @@ def names(messages: list[Json]) -> list[str]:
 
 
 def test_images_come_in_the_order_of_the_turns() -> None:
-    """Those of earlier turns, then the question's own, then those that tools gave back."""
+    """Images come in the order of the turns, those of tools last."""
     messages = [
         shown("a", text="x"),
         shown("b", "assistant", "y"),
@@ -168,7 +168,7 @@ def test_images_come_in_the_order_of_the_turns() -> None:
 
 
 def test_an_image_counts_as_some_text() -> None:
-    """What is too long ago is not looked at: images use up the history as text does."""
+    """An image counts as text in the history, so old ones are left out."""
     long_ago = [shown(str(number), text="x") for number in range(40)]
     found = names([*long_ago, {"role": "user", "content": "Q"}])
     assert found == [str(number) for number in range(40 - len(found), 40)]
@@ -176,12 +176,12 @@ def test_an_image_counts_as_some_text() -> None:
 
 
 def test_instructions_show_nothing() -> None:
-    """An image among the application's instructions is no part of the question."""
+    """Images of the system message do not belong to the question."""
     assert names([shown("a", "system"), {"role": "user", "content": "Q"}]) == []
 
 
 def test_a_question_of_text_has_no_images() -> None:
-    """Plain text is what it was."""
+    """A question of text has no images."""
     question = read_question([{"role": "user", "content": "Q"}])
     assert (question.text, list(question.images)) == ("Q", [])
 
@@ -202,7 +202,7 @@ json_values = st.recursive(
 
 @given(st.dictionaries(st.sampled_from(["source", "image_url", "type"]), json_values))
 def test_any_part_is_an_image_or_a_word(part: Json) -> None:
-    """Whatever stands in a part, the outcome is an image, a URL or an error of ours."""
+    """Any part gives an image, a URL or a NotScorableError."""
     with contextlib.suppress(NotScorableError):
         [found] = locate_images([part])
         assert found == PNG or isinstance(found, str)

@@ -1,4 +1,4 @@
-"""Texts as word pieces: what is read of long ones, and of characters that are none."""
+"""Texts as word pieces: what is read of long ones and of invalid characters."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ def tokenizer() -> Tokenizer:
     ("size", "clipped"), [(0, False), (240, False), (241, True), (9_999, True)]
 )
 def test_long_texts_are_clipped_before_the_tokenizer_sees_them(size: int, clipped: bool) -> None:
-    """Megabytes cost no more than their two ends, and it is told that something is missing."""
+    """Only the two ends of a long text are tokenized, and the text counts as clipped."""
     layout = Layout(max_tokens=10)
     text = "".join(chr(0x4E00 + i % 500) for i in range(size))
-    shown = clip_characters(text, layout)
+    clipped_text = clip_characters(text, layout)
     assert is_clipped(text, layout) is clipped
-    assert shown == (f"{text[:120]} {text[-120:]}" if clipped else text)
+    assert clipped_text == (f"{text[:120]} {text[-120:]}" if clipped else text)
 
 
 @given(st.lists(st.text(max_size=200), min_size=1, max_size=4))
 def test_any_text_can_be_encoded(texts: list[str]) -> None:
-    """Every string gives ids without special tokens, each its own, in order."""
+    """Any text gives ids without special tokens, in order."""
     ids = encode(tokenizer(), texts, Layout())
     assert ids == [encode(tokenizer(), [text], Layout())[0] for text in texts]
     assert not {CLS, SEP} & {i for each in ids for i in each}
 
 
 def test_half_a_surrogate_pair_can_be_encoded() -> None:
-    """JSON can carry it, so a reply may contain it; it reads as an unknown character."""
+    """Half a surrogate pair is read as an unknown character."""
     texts = ["a \ud83d b", "a \ufffd b", "\ud83d\ude42", "🙂"]
     broken, replaced, split, whole = encode(tokenizer(), texts, Layout())
     assert broken == replaced
@@ -61,6 +61,6 @@ def test_half_a_surrogate_pair_can_be_encoded() -> None:
 
 @given(st.text())
 def test_ordinary_text_is_read_as_it_is(text: str) -> None:
-    """Only half surrogate pairs are replaced; every other character stays, a BOM too."""
+    """Ordinary text, also with a BOM, stays unchanged."""
     assert replace_surrogates(text) == text
     assert replace_surrogates("\ufeff" + text) == "\ufeff" + text

@@ -1,4 +1,4 @@
-"""Patterns that are passed over are those that match nowhere."""
+"""Patterns that are skipped are those that match nowhere."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SOUGHT = [
 ]  # fmt: skip
 assert len(SOUGHT) > 20
 WORDS = sorted({word for each in SOUGHT for word in re.findall(r"\w+", each.pattern.pattern)})
-# with letters that match others where case is ignored, and one that grows when it is lowered
+# With letters that match others if case is ignored, and one that grows in lower case
 ODD = ["\u017f", "\u0130", "\u0131", "\u212a"]
 PARTS = st.sampled_from([*WORDS, *ODD, " ", ".", "?", "'", "\n", "5", "-"])
 TEXTS = st.lists(PARTS | st.text(max_size=3), max_size=8).map("".join)
@@ -29,7 +29,7 @@ TEXTS = st.lists(PARTS | st.text(max_size=3), max_size=8).map("".join)
 
 @given(TEXTS)
 def test_no_pattern_is_passed_over_that_matches(text: str) -> None:
-    """Whatever the text, a pattern is found if and only if the bare pattern finds it."""
+    """A pattern is found exactly where the bare pattern is found."""
     reading = PreparedText(text)
     for each in SOUGHT:
         assert each.is_in(reading) == bool(each.pattern.search(text)), each.pattern.pattern
@@ -37,7 +37,7 @@ def test_no_pattern_is_passed_over_that_matches(text: str) -> None:
     assert _FINAL.all_in(reading) == _FINAL.pattern.findall(text)
 
 
-# what patterns of some shape match, nearly match, and how lines and sentences begin and end
+# Texts that match some pattern or nearly do, and beginnings and ends of lines and sentences
 SHAPED = st.lists(
     st.sampled_from(
         [
@@ -53,7 +53,7 @@ SHAPED = st.lists(
 
 @given(SHAPED)
 def test_no_text_is_passed_over_for_its_shape(text: str) -> None:
-    """What is looked for by kinds of signs first is what the patterns alone find."""
+    """Texts that are skipped by their signs match no pattern."""
     reading = PreparedText(text)
     assert wanted._is_person(reading) == wanted._at_word(wanted._PERSON, text)
     assert wanted._is_year(reading) == wanted._at_word(wanted._YEAR, text)
@@ -67,7 +67,7 @@ def test_no_text_is_passed_over_for_its_shape(text: str) -> None:
 
 @given(TEXTS)
 def test_a_reading_is_what_patterns_find(text: str) -> None:
-    """Words, beginnings of words and numbers are those of the patterns that they stand for."""
+    """Words, their beginnings and numbers are those of the patterns."""
     reading = PreparedText(text)
     assert reading.in_order == re.findall(r"\w+", text.lower())
     runs = re.findall(r"[^\W\d_]+", text.lower())
@@ -79,7 +79,7 @@ def test_a_reading_is_what_patterns_find(text: str) -> None:
 
 @given(TEXTS)
 def test_lines_are_looked_at_alone(text: str) -> None:
-    """A pattern that begins with a line is found at each line where it is found in the text."""
+    """A pattern that begins with a line is found at the same lines."""
     pattern = re.compile(r"(?m)^[ \t]*\w+[.?]")
     found = [each.span() for each in at_lines(pattern, text)]
     assert found == [each.span() for each in pattern.finditer(text)]

@@ -1,4 +1,4 @@
-"""The final option is changed wherever it is stated as the answer, and nowhere else."""
+"""The final option of a reply: changed wherever it is stated as the answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def changed(answer: str, seed: int = 0, question: str = QUESTION) -> str | None:
 
 
 def test_options_are_read_in_their_usual_forms() -> None:
-    """With a dot, in brackets, with one bracket; one alone is no choice."""
+    """Options are read with a dot or brackets; a single one is no choice."""
     assert options_of(QUESTION) == {
         "A": "oxygen",
         "B": "carbon dioxide",
@@ -44,7 +44,7 @@ def test_options_are_read_in_their_usual_forms() -> None:
     ],
 )
 def test_the_letter_changes_and_the_working_stays(answer: str) -> None:
-    """Another letter that the question offers stands in the same place."""
+    """Only the letter changes, to another option of the question."""
     for seed in range(10):
         new = changed(answer, seed)
         assert new is not None
@@ -55,7 +55,7 @@ def test_the_letter_changes_and_the_working_stays(answer: str) -> None:
 
 
 def test_the_options_text_changes_with_its_letter() -> None:
-    """The reply is wrong, not at odds with itself in one line."""
+    """The option's text changes with its letter."""
     new = changed("The answer is B. carbon dioxide, which they need.")
     assert new in {
         "The answer is A. oxygen, which they need.",
@@ -65,7 +65,7 @@ def test_the_options_text_changes_with_its_letter() -> None:
 
 
 def test_every_statement_of_the_answer_changes_alike() -> None:
-    """A box before and a sentence after name the same other option."""
+    """Every statement of the answer changes to the same option."""
     letters = set()
     for seed in range(10):
         new = changed("\\boxed{B}\n\nThe correct answer is B. Option A is wrong.", seed)
@@ -89,12 +89,12 @@ def test_every_statement_of_the_answer_changes_alike() -> None:
     ],
 )
 def test_no_option_no_change(answer: str) -> None:
-    """The article, the pronoun and a letter that is not offered are no final option."""
+    """An article, a pronoun or an unknown letter is no final option."""
     assert changed(answer) is None
 
 
 def test_without_options_in_the_question_nothing_changes() -> None:
-    """There is then no other option that could be named."""
+    """Without options in the question nothing changes."""
     assert changed("The answer is (B).", question="Which gas do plants take up?") is None
     assert final_letter("The answer is (B).") is not None
 
@@ -103,7 +103,7 @@ def test_without_options_in_the_question_nothing_changes() -> None:
     "text", ["answer is" + " " * 100_000, "answer: (" * 12_000, "A. x\n" * 20_000]
 )
 def test_hostile_text_takes_no_time(text: str) -> None:
-    """100 kB of anything is read in a fraction of a second."""
+    """Hostile text of 100 kB is read within a second."""
     start = time.perf_counter()
     changed(text)
     changed("The answer is (B).", question=text)
@@ -111,7 +111,7 @@ def test_hostile_text_takes_no_time(text: str) -> None:
 
 
 def test_a_changed_argument_keeps_the_final_option() -> None:
-    """The working argues for another option, by letter and text; the end names the same one."""
+    """The working argues for another option, and the final one stays."""
     reply = "Plants take up carbon dioxide, so option B fits. The answer is (B)."
     for seed in range(9):
         made = argued_option_changed(QUESTION, reply, random.Random(seed))

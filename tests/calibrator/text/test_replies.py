@@ -1,4 +1,4 @@
-"""From whole replies of an API, be it chat, completions or responses, to the texts of answers."""
+"""Texts of answers in whole replies of chat, completions, responses and messages."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ HOSTED = {"type": "web_search_call", "id": "w", "action": {"query": "\ud83d K2"}
 
 
 def test_a_completion_gives_its_first_choice() -> None:
-    """A whole completion and a single message are both read."""
+    """A completion's first choice and a single message are read."""
     message = {"role": "assistant", "content": "a"}
     several = {"choices": [{"message": message}, {"message": {**message, "content": "b"}}]}
-    for response, said in (
+    for response, text in (
         *((several, "a"), (message, "a")),
         ({"choices": [{"message": {"content": None}}]}, ""),
     ):
-        assert message_text(response_message(response)) == said
+        assert message_text(response_message(response)) == text
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_a_completion_gives_its_first_choice() -> None:
                  {"choices": [{"message": "x"}]}, {"choices": [{"message": [1]}]}],
 )  # fmt: skip
 def test_what_is_no_response_is_refused(response: Any) -> None:
-    """A ValueError with a sentence, never another exception."""
+    """Anything that is no response is refused with a ValueError."""
     with pytest.raises(ValueError, match=r"must be|has no choices"):
         response_message(response)
 
@@ -55,7 +55,7 @@ def test_what_is_no_response_is_refused(response: Any) -> None:
     ],
 )
 def test_a_response_is_read_as_the_proxy_reads_it(items: list[Any], expected: str) -> None:
-    """The items of `/v1/responses` amount to one answer."""
+    """A response of `/v1/responses` is read as the proxy reads it."""
     response = {"object": "response", "status": "completed", "output": items}
     assert [*map(message_text, reply_messages(response))] == [expected]
     [format] = (each for each in FORMATS if each.name == "responses")
@@ -79,7 +79,7 @@ USE = {"type": "tool_use", "id": "t", "name": "f", "input": {"a": 1}}
 def test_a_message_of_anthropics_is_read_as_the_proxy_reads_it(
     blocks: list[Any], expected: str
 ) -> None:
-    """The blocks of `/v1/messages` amount to one answer."""
+    """A message of `/v1/messages` is read as the proxy reads it."""
     reply = {"type": "message", "role": "assistant", "content": blocks}
     assert [*map(message_text, reply_messages(reply))] == [expected]
     [format] = (each for each in FORMATS if each.name == "messages")
@@ -101,7 +101,7 @@ def test_a_message_of_anthropics_is_read_as_the_proxy_reads_it(
     ],
 )
 def test_where_nothing_is_said_nothing_is_judged(reply: Json, sentence: str) -> None:
-    """What is no reply is never taken for an empty one."""
+    """A reply without content is refused and not read as empty."""
     for read in (reply_messages, response_message):
         with pytest.raises(ValueError, match=sentence):
             read(reply)

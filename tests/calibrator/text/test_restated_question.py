@@ -1,4 +1,4 @@
-"""An answer is read without the question that it repeats, and loses nothing else."""
+"""An answer without the question that it repeats."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ QUESTION = "In which year did the Berlin Wall fall?"
     ],
 )
 def test_a_restatement_is_taken_off(answer: str) -> None:
-    """Before and after the answer, word for word and in another order."""
+    """A repeated question is removed before and after the answer, also in another order."""
     left = without_question(QUESTION, answer.format(q=QUESTION))
     assert left.removeprefix("Answer:\n").strip() == "1987"
 
@@ -53,19 +53,19 @@ def test_a_restatement_is_taken_off(answer: str) -> None:
     ],
 )
 def test_what_says_anything_of_its_own_stays(question: str, answer: str) -> None:
-    """A word of its own, a negation, a word once more, a choice; and what is all there is."""
+    """Words that the question lacks, a negation or a choice stay, and so does all there is."""
     assert without_question(question, answer) == answer
 
 
 @given(st.text(max_size=80), st.text(max_size=200))
 def test_something_is_left_of_every_answer(question: str, answer: str) -> None:
-    """No answer becomes empty, and none grows."""
+    """No answer becomes empty or longer."""
     left = without_question(question, answer)
     assert left == answer or (left.strip() and len(left) <= len(answer))
 
 
 def test_it_takes_linear_time() -> None:
-    """A long answer of many restatements costs no more than reading it."""
+    """A long answer of many repetitions takes linear time."""
     answer = (QUESTION + " x (") * 5_000
     started = time.process_time()
     without_question(QUESTION, answer)

@@ -54,24 +54,24 @@ OFFERED = (
 
 
 def test_one_message_is_the_question() -> None:
-    """A single user message stands for itself, with nothing around it."""
+    """A single user message is the question."""
     assert question_text([user("How high is K2?")]) == "How high is K2?"
 
 
 def test_system_prompts_are_left_out() -> None:
-    """Instructions of the application are no part of the question."""
+    """System and developer messages are no part of the question."""
     messages = [{"role": "system", "content": "s"}, {"role": "developer", "content": "d"}]
     assert question_text([*messages, user("q")]) == "q"
 
 
 def test_earlier_turns_stand_before_the_question() -> None:
-    """W06: the last user message is asked, and what was said before it is told."""
+    """Earlier turns come before the question (W06)."""
     messages = [user("a"), {"role": "assistant", "content": "b"}, user("c")]
     assert question_text(messages) == "[user] a\n[assistant] b\n\nc"
 
 
 def test_long_history_keeps_its_recent_end() -> None:
-    """What was said last matters most; the question itself is never cut here."""
+    """Of a long history the recent end is kept; the question is never cut."""
     messages = [user("x" * 5_000 + "recent"), user("q" * 5_000)]
     history, question = question_text(messages).split("\n\n")
     assert (len(history), question) == (HISTORY_CHARACTERS, "q" * 5_000)
@@ -79,7 +79,7 @@ def test_long_history_keeps_its_recent_end() -> None:
 
 
 def test_results_of_tools_follow_the_question() -> None:
-    """In an agent's loop the calls and their results since the last user message are told."""
+    """Calls and results since the last user message follow the question."""
     messages = [
         user("weather in Oslo?"),
         {"role": "assistant", "content": None, "tool_calls": [call("weather", '{"city": "Oslo"}')]},
@@ -92,24 +92,24 @@ def test_results_of_tools_follow_the_question() -> None:
 
 
 def test_without_a_user_the_last_message_is_the_question() -> None:
-    """A chat that has no user message is still asked something."""
+    """Without a user message the last message is the question."""
     assert question_text([{"role": "system", "content": "go on"}]) == "go on"
 
 
 def test_offered_tools_are_told() -> None:
-    """F01 of tool use: the request and the functions, as the training data writes them."""
+    """Offered tools follow the request, as in the training data (F01)."""
     assert question_text([user("q")], [WEATHER]) == f"User request: q\n\n{OFFERED}"
 
 
 def test_many_tools_are_cut() -> None:
-    """A long list of tools does not crowd out everything else."""
+    """A long list of tools is cut."""
     assert len(tools_text([WEATHER] * 1_000)) == TOOLS_CHARACTERS + len(
         "Available functions (JSON):\n"
     )
 
 
 def test_custom_tools_are_tools() -> None:
-    """A tool with free text as its input is offered and called like any other."""
+    """A tool with free text as its input is written like any other."""
     custom = {"type": "custom", "custom": {"name": "shell", "description": "Runs it."}}
     assert '{"name": "shell", "description": "Runs it."}' in tools_text([custom])
     made = {"id": "c", "type": "custom", "custom": {"name": "shell", "input": "rm -r /"}}
@@ -118,20 +118,20 @@ def test_custom_tools_are_tools() -> None:
 
 @pytest.mark.parametrize("tools", [None, [], {}, "x", 5, [None], [{"type": "web_search"}]])
 def test_tools_that_are_no_functions_say_nothing(tools: Any) -> None:
-    """Hosted tools and nonsense leave the question alone."""
+    """Hosted tools and nonsense leave the question unchanged."""
     assert question_text([user("q")], tools) == "q"
 
 
 @pytest.mark.parametrize("messages", [None, [], "hello", 5, {}, {"role": "user"}])
 def test_messages_must_be_a_list(messages: Any) -> None:
-    """Anything else is a ValueError with a sentence."""
+    """Messages that are no list are refused with a ValueError."""
     with pytest.raises(ValueError, match="'messages' must be a list with at least one message"):
         question_text(messages)
 
 
 @pytest.mark.parametrize("message", [None, "hello", 5, ["x"]])
 def test_a_message_must_be_an_object(message: Any) -> None:
-    """Anything else in the list is named by its type."""
+    """A message that is no object is refused with its type."""
     with pytest.raises(ValueError, match="a message must be an object, not "):
         question_text([user("q"), message])
 
@@ -154,13 +154,13 @@ def test_a_message_must_be_an_object(message: Any) -> None:
     ],
 )
 def test_content_is_a_string_or_parts(content: Any, expected: str) -> None:
-    """Both of OpenAI's forms give the same text; a refusal is text too (D03)."""
+    """Content may be a string or parts, and a refusal is text (D03)."""
     assert content_text(content) == expected
 
 
 @pytest.mark.parametrize("content", [5, 1.5, True, {"type": "text", "text": "a"}, [5], [["a"]]])
 def test_other_content_is_refused(content: Any) -> None:
-    """What is neither is a ValueError that says what was expected."""
+    """Other content is refused with a ValueError."""
     with pytest.raises(ValueError, match=r"must be (a string or a list|an object), not "):
         content_text(content)
 
@@ -176,7 +176,7 @@ def test_other_content_is_refused(content: Any) -> None:
     ],
 )
 def test_what_is_not_text_is_not_scored(kind: str, reason: str) -> None:
-    """What no calibrator reads is a reason for having no number."""
+    """Audio, video and files are not scored, with the reason."""
     for messages in (
         [user([{"type": "text", "text": "what is this?"}, {"type": kind}])],
         [user([{"type": kind}]), user("and this?")],
@@ -206,7 +206,7 @@ def test_what_is_not_text_is_not_scored(kind: str, reason: str) -> None:
     ],
 )
 def test_everything_that_was_returned_is_the_answer(message: Json, expected: str) -> None:
-    """F09: exposed reasoning counts; D03: refusals and empty replies are answers too."""
+    """Reasoning, refusals and empty replies are part of the answer (F09, D03)."""
     assert message_text(message) == expected
 
 
@@ -227,18 +227,18 @@ def test_everything_that_was_returned_is_the_answer(message: Json, expected: str
     ],
 )
 def test_calls_are_written_as_the_training_data_writes_them(arguments: Any, expected: str) -> None:
-    """Decoded where the arguments are an object, as they are where not; damage is never hidden."""
+    """Calls are written as in the training data, and damaged arguments unchanged."""
     assert calls_text([call("f", arguments)]) == f"[{expected}]"
 
 
 def test_parallel_calls_are_all_there() -> None:
-    """Every call is part of the answer, in order."""
+    """All parallel calls are in the answer, in order."""
     assert calls_text([call("f", "{}"), call("g", '{"a": 1}')]) == "[f(), g(a=1)]"
 
 
 @pytest.mark.parametrize("calls", [None, [], "x", 5, {}, [None, 5, {}, {"function": "x"}]])
 def test_calls_that_are_none_say_nothing(calls: Any) -> None:
-    """Nonsense in place of calls is passed over."""
+    """Calls of another shape are skipped."""
     assert calls_text(calls) == ""
 
 
@@ -272,7 +272,7 @@ json_values = st.recursive(
 
 @given(json_values, json_values)
 def test_any_json_is_text_or_an_error_of_ours(messages: Any, tools: Any) -> None:
-    """Whatever clients and upstreams send, the outcome is a text or an error of ours."""
+    """Any JSON gives a text or one of the two errors."""
     with contextlib.suppress(ValueError, NotScorableError):
         assert isinstance(question_text(messages, tools), str)
     with contextlib.suppress(ValueError, NotScorableError):
@@ -281,17 +281,17 @@ def test_any_json_is_text_or_an_error_of_ours(messages: Any, tools: Any) -> None
 
 @pytest.mark.parametrize("role", [[[]], {}, None, 5, "", "system", ["tool"]])
 def test_a_role_of_any_kind_tells_of_no_tools(role: Any) -> None:
-    """Also one that is no key of a dictionary."""
+    """A role of any type means no tools."""
     spoken = [{"role": role, "content": "a"}, user("b")]
     for messages in (spoken, [*spoken, {"role": role, "name": "c", "content": "d"}]):
         assert Question("b", messages=messages).tool_use({"content": "yes"}) is None
 
 
 def test_two_ways_to_one_text_are_one_question() -> None:
-    """What the text was made of does not tell questions apart; images do."""
-    asked = [{"role": "user", "content": "Why?"}]
+    """Questions are equal by text and images, not by the messages they were made of."""
+    messages = [{"role": "user", "content": "Why?"}]
     plain = Question("Why?")
-    assert plain == Question("Why?", messages=asked)
+    assert plain == Question("Why?", messages=messages)
     assert plain == Question("Why?", tools=[{"type": "function"}])
-    assert plain == Question("Why?", conversation=lambda: asked)
+    assert plain == Question("Why?", conversation=lambda: messages)
     assert plain != Question("Why?", images=[{"type": "image_url"}])

@@ -1,4 +1,4 @@
-"""Word pieces of words that are remembered are those that the tokenizer cuts of the whole text."""
+"""Word pieces of remembered words are those of the whole text."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ PARTS = st.sampled_from(
 
 @given(st.lists(PARTS | st.text(max_size=12), max_size=12).map("".join))
 def test_words_in_a_row_are_cut_as_the_whole_text_is(text: str) -> None:
-    """For any text: of any script, with control characters, special tokens and half surrogates."""
+    """Any text has the same pieces as from the tokenizer."""
     assert [*map(list, WORDS.encode([text, text], Layout()))] == encode(
         TOKENIZER, [text, text], Layout()
     )
 
 
 def test_it_begins_anew_when_it_knows_enough_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is kept is bounded, also by the length of a word, and forgetting changes no id."""
+    """The memory of words is bounded in number and length, and forgetting changes no id."""
     monkeypatch.setattr(word_pieces, "MOST_WORDS", 5)
     words = WordPieces(TOKENIZER)
     text = " ".join(["seven words that are cut one by one", "b" * 60])
@@ -46,6 +46,6 @@ def test_it_begins_anew_when_it_knows_enough_words(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_tokenizer_of_another_kind_cuts_whole_texts() -> None:
-    """One that does not end words at spaces gives what it gives."""
+    """A tokenizer that does not end words at spaces cuts whole texts."""
     tokenizer = Tokenizer(WordLevel({"two words": 7, "?": 1}, unk_token="?"))
     assert WordPieces(tokenizer).encode(["two words"], Layout()) == [array("i", [7])]

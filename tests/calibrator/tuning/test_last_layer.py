@@ -1,4 +1,4 @@
-"""The layer that labels of one deployment teach: what it finds, and what it leaves alone."""
+"""The layer that the labels of one deployment teach: what it finds and what it leaves unchanged."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ def start() -> TunableCheckpoint:
 
 
 def made(count: int, seed: int, *, has_context: bool) -> list[Row]:
-    """Return replies of a shop: those that promise a refund are wrong, whatever else they say."""
+    """Return replies of a shop; those that promise a refund are wrong."""
     rng = random.Random(seed)
     found: list[dict[str, Any]] = []
     for n in range(count):
         town, hour = rng.choice(TOWNS), rng.randint(2, 9)
         rules = f"The shop in {town} closes at {hour} p.m. Orders leave within {hour} days."
-        asked = f"Order {seed}{n}: when does the shop in {town} close, and what about my order?"
+        question = f"Order {seed}{n}: when does the shop in {town} close, and what about my order?"
         is_right = rng.random() < 0.5
         end = f"It leaves within {hour} days." if is_right else "We refund it in any case."
         messages = [{"role": "system", "content": rules}] * has_context
-        messages.append({"role": "user", "content": asked})
+        messages.append({"role": "user", "content": question})
         found.append(
             {
                 "messages": messages,
@@ -48,7 +48,7 @@ def made(count: int, seed: int, *, has_context: bool) -> list[Row]:
 
 @pytest.mark.parametrize("has_context", [True, False])
 def test_words_of_replies_are_learnt(start: TunableCheckpoint, has_context: bool) -> None:
-    """A hundred labels tell which promise is wrong, with a context and without one."""
+    """A hundred labels teach which promise is wrong, with and without a context."""
     known = start.read_rows(made(100, 1, has_context=has_context))
     new = start.read_rows(made(100, 2, has_context=has_context))
     tuned = fit_tuned(known)
@@ -59,7 +59,7 @@ def test_words_of_replies_are_learnt(start: TunableCheckpoint, has_context: bool
 
 
 def test_labels_that_teach_nothing_give_a_recalibration(start: TunableCheckpoint) -> None:
-    """With labels drawn by the confidences themselves, the layer stays near Platt scaling."""
+    """Labels drawn by the confidences leave the layer near Platt scaling."""
     found = start.read_rows(made(100, 3, has_context=True))
     rng = np.random.default_rng(0)
     drawn = (rng.random(len(found)) < found.read.confidence).astype(int)
@@ -70,7 +70,7 @@ def test_labels_that_teach_nothing_give_a_recalibration(start: TunableCheckpoint
 
 
 def test_too_few_labels_or_of_one_kind_are_refused(start: TunableCheckpoint) -> None:
-    """The sentence says what is missing."""
+    """Too few labels, or labels of one kind, are refused."""
     found = start.read_rows(made(60, 4, has_context=False))
     with pytest.raises(JudgingError, match="40 labels are too few"):
         fit_tuned(found.take(range(40)))
@@ -82,7 +82,7 @@ def test_too_few_labels_or_of_one_kind_are_refused(start: TunableCheckpoint) -> 
 
 
 def test_more_labels_than_landmarks_are_learnt_from(start: TunableCheckpoint) -> None:
-    """Beyond 200 labels the weights are in the span of 200 of them; all labels count."""
+    """With more than 200 labels all of them count, with weights in the span of 200."""
     found = start.read_rows(made(60, 5, has_context=False))
     often = np.tile(np.arange(60), 7)
     many = found.take(often)
@@ -91,7 +91,7 @@ def test_more_labels_than_landmarks_are_learnt_from(start: TunableCheckpoint) ->
 
 
 def test_replies_in_json_are_read(start: TunableCheckpoint) -> None:
-    """Their values are looked up in the context; what is counted of sentences is not known then."""
+    """Values of a reply in JSON are looked up in the context; counts of sentences are NaN."""
     rules = "You take orders. Menu: soup 4 euros, bread 2 euros, tea 3 euros."
     messages = [
         {"role": "system", "content": rules},

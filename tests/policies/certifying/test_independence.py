@@ -1,4 +1,4 @@
-"""One score for each conversation: chats, retries and load tests are no drift, and drift is."""
+"""Drift monitors count each conversation once: repeated requests are no drift."""
 
 from __future__ import annotations
 
@@ -53,17 +53,18 @@ SHAPES = (
 )
 CHAT = ChatFormat()
 BEGAN = time.time() - 7_200
-# how many, each false with a probability of 1 %, and the most that may be: more have one of 2 %
+# the number of monitors, each with a false alarm at a probability of 1 %, and the most false alarms
+# allowed; more have a probability of 2 %
 MONITORS = [(10, 1), pytest.param(60, 2, marks=pytest.mark.slow)]
 CERTIFICATES = [(12, 1), pytest.param(100, 3, marks=pytest.mark.slow)]
 
 
 def conversations(traffic: Iterable[Asked]) -> Iterator[tuple[str, float]]:
-    """As the proxy finds them, with the scores."""
+    """Yield each request's conversation, as the proxy finds it, with its score."""
     openings = Openings()
-    for asked in traffic:
-        request = CompletionRequest(CHAT, b"", asked.payload, "m", is_stream=False)
-        yield openings.conversation_of(request), asked.score
+    for sent in traffic:
+        request = CompletionRequest(CHAT, b"", sent.payload, "m", is_stream=False)
+        yield openings.conversation_of(request), sent.score
 
 
 def record(url: str, traffic: dict[str, list[tuple[str, float]]], began: float = BEGAN) -> None:
@@ -101,7 +102,7 @@ def record(url: str, traffic: dict[str, list[tuple[str, float]]], began: float =
 def test_stationary_traffic_of_any_shape_is_no_drift(
     monitors: int, most_false: int, shape: Traffic, tmp_path: Path
 ) -> None:
-    """Many models with 600 requests each: hardly an alarm, whatever belongs together."""
+    """Stationary traffic of any shape raises hardly a false alarm in 600 requests a model."""
     url = f"sqlite:///{tmp_path / 'store.db'}"
     record(
         url,
@@ -118,7 +119,7 @@ def test_stationary_traffic_of_any_shape_is_no_drift(
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_true_drift_is_seen_in_traffic_of_any_shape(shape: Traffic, tmp_path: Path) -> None:
-    """Two models, each of whose questions get harder: the alarm comes."""
+    """Drift is found in traffic of any shape: two models with harder questions raise two alarms."""
     url = f"sqlite:///{tmp_path / 'store.db'}"
     found = {}
     for n in range(2):
@@ -133,16 +134,16 @@ def test_true_drift_is_seen_in_traffic_of_any_shape(shape: Traffic, tmp_path: Pa
 
 
 def test_a_look_in_parts_counts_a_conversation_once(tmp_path: Path) -> None:
-    """What counted at an earlier look, perhaps in another process, does not count again."""
+    """A conversation that counted at an earlier look does not count again."""
     url = f"sqlite:///{tmp_path / 'store.db'}"
-    asked = [*conversations(retries(random.Random(1), 300))]
+    scores = [*conversations(retries(random.Random(1), 300))]
     findings = VerdictStore(url)
     for start in range(0, 300, 50):
-        record(url, {"m": asked[start : start + 50]}, BEGAN + start)
+        record(url, {"m": scores[start : start + 50]}, BEGAN + start)
         look(findings.engine)
     [monitor] = monitor_states(findings.engine)
     findings.close()
-    assert monitor.seen == len({conversation for conversation, _ in asked})
+    assert monitor.seen == len({conversation for conversation, _ in scores})
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -150,18 +151,19 @@ def test_a_look_in_parts_counts_a_conversation_once(tmp_path: Path) -> None:
 def test_stationary_traffic_of_any_shape_keeps_certificates(
     certificates: int, most_withdrawn: int, shape: Traffic
 ) -> None:
-    """Many certificates, each from labels of its own: hardly one is withdrawn."""
+    """Stationary traffic of any shape withdraws hardly a certificate."""
     withdrawn = sum(is_withdrawn(shape, usual, seed) for seed in range(certificates))
     assert withdrawn <= most_withdrawn
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_true_drift_withdraws_certificates(shape: Traffic) -> None:
+    """Drift withdraws at least five of six certificates, in traffic of any shape."""
     assert sum(is_withdrawn(shape, harder, seed) for seed in range(6)) >= 5
 
 
 def is_withdrawn(shape: Traffic, worth: Callable[[random.Random], float], seed: int) -> bool:
-    """Whether a certificate from usual labels is, within 1,000 requests of such traffic."""
+    """Return whether 1,000 requests of such traffic withdraw a certificate from usual labels."""
     rng = random.Random(seed)
     rows = [LabelledScore(str(n), usual(rng), is_correct=True) for n in range(400)]
     grant = certify(rows, 0.3, 0.9).grant("c@1", Scope())
@@ -177,7 +179,7 @@ def is_withdrawn(shape: Traffic, worth: Callable[[random.Random], float], seed: 
 
 
 def test_a_conversation_counts_again_after_a_day() -> None:
-    """And too many are forgotten, the first first."""
+    """A conversation counts again after a day, and the oldest ones are forgotten."""
     seen = SeenConversations(most=2)
     assert [seen.is_first("a", at_s) for at_s in (0, 86_399, 86_400, 86_401)] == [
         *(True, False, True, False)
@@ -189,8 +191,10 @@ def test_a_conversation_counts_again_after_a_day() -> None:
 
 
 def test_estimates_and_certificates_take_one_label_of_a_conversation(store_url: str) -> None:
-    """Eighty audited replies in forty conversations of two are forty labels, and stand for forty;
-    two draws of a tenth are one of 0.19. A later reply proves too, and is not compared with live.
+    """Only the first audited reply of a conversation counts for estimates and certificates.
+
+    Eighty audited replies in forty conversations of two give forty labels. Two draws of a tenth
+    have a probability of 0.19.
     """
     rows = [
         {"question": f"{n}?", "response": "yes", "model": "m", "correct": 1, "question_id": f"{n}"}

@@ -1,4 +1,4 @@
-"""Calibration watched on verdicts: an error is found, a right calibrator is left alone."""
+"""Calibration monitors: verdicts reveal a miscalibrated model and leave a calibrated one alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from policies import CalibrationMonitor, ScoreMonitor
 def watch(
     monitor: CalibrationMonitor, rng: random.Random, verdicts: int, off: float = 0.0
 ) -> int | None:
-    """After how many verdicts there is an alarm; replies are right less often by `off`."""
+    """Return the number of verdicts until an alarm, or None.
+
+    A reply is right with a probability of its confidence less `off`.
+    """
     for count in range(1, verdicts + 1):
         confidence = rng.betavariate(4, 1.5)
         is_correct = rng.random() < confidence - off
@@ -29,8 +32,9 @@ def watch(
 def test_a_right_calibrator_raises_an_alarm_no_more_often_than_stated(
     monitors: int, most: int
 ) -> None:
-    """Of monitors with a stated rate of 5 % about as many raise one within 500 verdicts, also
-    where confidences are off by no more than the tolerance.
+    """A calibrated model raises alarms at no more than the stated rate of 5 %.
+
+    This holds too if confidences are off by the tolerance.
     """
     rng = random.Random(1)
     for off in (0.0, 0.05):
@@ -43,7 +47,7 @@ def test_a_right_calibrator_raises_an_alarm_no_more_often_than_stated(
 
 @pytest.mark.parametrize(("calm", "off"), [(0, 0.25), (300, 0.25), (0, -0.25)])
 def test_an_error_is_found_within_three_hundred_verdicts(calm: int, off: float) -> None:
-    """Also after a calm, and in both directions; the finding says in which."""
+    """An error is found within 300 verdicts, in both directions, also after a calm."""
     for seed in range(5):
         rng, monitor = random.Random(seed), CalibrationMonitor()
         assert watch(monitor, rng, calm) is None
@@ -53,7 +57,7 @@ def test_an_error_is_found_within_three_hundred_verdicts(calm: int, off: float) 
 
 
 def test_an_error_in_one_band_is_not_lost_in_the_mean() -> None:
-    """Too sure above 0.8 and too modest below: the mean is right, and the alarm names a band."""
+    """An error in one band raises an alarm that names the band, even if the mean is right."""
     rng, monitor = random.Random(2), CalibrationMonitor()
     for _ in range(600):
         monitor.add(0.9, is_correct=rng.random() < 0.7)
@@ -67,7 +71,7 @@ def test_an_error_in_one_band_is_not_lost_in_the_mean() -> None:
 
 
 def test_monitors_go_on_in_another_process() -> None:
-    """What was written as JSON gives the alarm at the same verdict, or reply, as without."""
+    """Monitors that are saved as JSON and loaded raise the same alarms at the same replies."""
     rng = random.Random(3)
     whole, parted = CalibrationMonitor(), CalibrationMonitor()
     scores, broken = ScoreMonitor(seed=1), ScoreMonitor(seed=1)

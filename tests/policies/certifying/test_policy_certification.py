@@ -1,4 +1,4 @@
-"""Certified thresholds: the exact tail, what labels prove, and that the guarantee holds."""
+"""Certified thresholds: the exact binomial tail, the search for a threshold, and the guarantee."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ Floats = NDArray[np.float64]
 
 @given(st.integers(0, 3_000), st.floats(0, 1), st.floats(1e-6, 1 - 1e-6))
 def test_the_lower_tail_is_scipys(n: int, share: float, p: float) -> None:
-    """To nine digits; in tails far out scipy itself errs (by 5e-8 at 1.2e-268)."""
+    """The lower tail equals scipy's to nine digits.
+
+    Far out in the tails scipy itself errs (by 5e-8 at 1.2e-268).
+    """
     k = round(share * n)
     assert lower_tail(k, n, p) == pytest.approx(binom.cdf(k, n, p), rel=1e-9, abs=1e-100)
 
@@ -34,7 +37,7 @@ def test_the_lower_tail_is_scipys(n: int, share: float, p: float) -> None:
 @given(st.integers(0, 300), st.floats(0, 1), st.floats(1e-6, 1 - 1e-6))
 @example(298, 0.125, 0.9375)
 def test_the_lower_tail_is_exact(n: int, share: float, p: float) -> None:
-    """Every tail that a float can tell from nothing, against rational numbers."""
+    """Every tail that is not 0 as a float equals the tail in rational numbers."""
     k, right = round(share * n), Fraction(p)
     terms = (math.comb(n, i) * right**i * (1 - right) ** (n - i) for i in range(k + 1))
     assert lower_tail(k, n, p) == pytest.approx(float(sum(terms)), rel=1e-9, abs=1e-290)
@@ -44,13 +47,13 @@ def test_the_lower_tail_is_exact(n: int, share: float, p: float) -> None:
 @pytest.mark.parametrize("p", [0.001, 0.05, 0.5])
 @pytest.mark.parametrize("deviations", [-8, -2, 0, 3])
 def test_large_counts_keep_their_tails(n: int, p: float, deviations: int) -> None:
-    """Ten million labels lose no more than the seventh digit."""
+    """With ten million labels the tail is accurate to six digits."""
     k = int(n * p + deviations * math.sqrt(n * p * (1 - p)))
     assert lower_tail(k, n, p) == pytest.approx(binom.cdf(k, n, p), rel=1e-7)
 
 
 def test_the_ends_of_the_tail() -> None:
-    """Nothing is below 0, all is at most n, and certain errors are certain."""
+    """The tail is 0 below 0, 1 at n, and right for probabilities of 0 and 1."""
     assert lower_tail(-1, 5, 0.5) == 0.0
     assert lower_tail(5, 5, 0.5) == 1.0
     assert lower_tail(0, 0, 0.5) == 1.0
@@ -59,7 +62,7 @@ def test_the_ends_of_the_tail() -> None:
 
 @given(st.integers(1, 500), st.floats(0, 1), st.sampled_from([0.8, 0.95, 0.99]))
 def test_the_interval_is_clopper_and_pearsons(n: int, share: float, confidence: float) -> None:
-    """Both ends are scipy's exact ones."""
+    """The interval is the exact one of Clopper and Pearson, as in scipy."""
     k = round(share * n)
     exact = binomtest(k, n).proportion_ci(confidence, method="exact")
     assert interval(k, n, confidence) == pytest.approx((exact.low, exact.high), abs=1e-9)
@@ -84,7 +87,7 @@ def rows(*groups: tuple[float, int, int]) -> list[LabelledScore]:
     [(0.05, 0.05, 59), (0.1, 0.05, 29), (0.1, 0.1, 22), (0.01, 0.05, 299), (0.5, 0.5, 1)],
 )
 def test_the_least_number_of_faultless_labels(max_error: float, delta: float, least: int) -> None:
-    """So many faultless labels are the first whose probability is at most delta."""
+    """The least number of faultless labels is the first with a probability of at most delta."""
     assert least_labels(max_error, delta) == least
     assert (1 - max_error) ** least <= delta < (1 - max_error) ** (least - 1)
 
@@ -93,9 +96,7 @@ def test_the_least_number_of_faultless_labels(max_error: float, delta: float, le
     ("confidence", "least"), [(0.96, 83), (0.995, 83), (0.9, 98), (0.55, 98), (0.02, 98)]
 )
 def test_faultless_labels_prove_five_percent_at_any_scale(confidence: float, least: int) -> None:
-    """83 at or above the main starting points and 98 below: exactly so many, and with one fewer
-    the answer is that one is missing.
-    """
+    """83 or 98 faultless labels prove 5 %, by their confidence; with one fewer, one is missing."""
     assert certify(rows((confidence, least, 0)), 0.05).threshold == 0.0
     refused = certify(rows((confidence, least - 1, 0)), 0.05)
     assert refused.threshold is None
@@ -105,7 +106,7 @@ def test_faultless_labels_prove_five_percent_at_any_scale(confidence: float, lea
 
 @given(st.floats(1e-9, 1 - 1e-9))
 def test_starting_points_share_delta(max_error: float) -> None:
-    """Their parts are positive, add up to all of it, and belong to thresholds of the grid."""
+    """Starting points are on the grid of thresholds, and their shares of delta add up to 1."""
     shares = starting_shares(max_error)
     assert set(shares) <= set(GRID)
     assert min(shares.values()) > 0
@@ -113,7 +114,7 @@ def test_starting_points_share_delta(max_error: float) -> None:
 
 
 def test_the_lowest_threshold_that_passes_is_certified() -> None:
-    """Sure replies are right, unsure ones wrong: the threshold lies between them."""
+    """The lowest threshold that passes is certified, with its counts and scores."""
     found = certify(rows((0.955, 200, 0), (0.505, 0, 100)), 0.05)
     assert found.threshold == 0.51
     assert (found.labels, found.accepted, found.wrong) == (300, 200, 0)
@@ -123,7 +124,7 @@ def test_the_lowest_threshold_that_passes_is_certified() -> None:
 
 
 def test_an_error_among_the_surest_does_not_end_the_search() -> None:
-    """Wrong replies at the top cost the thresholds there; the search begins again below them."""
+    """Wrong replies at the top do not end the search: it begins again below them."""
     surest_wrong = rows((0.9995, 0, 3), (0.97, 20, 10), (0.9, 3_000, 20), (0.4, 0, 500))
     found = certify(surest_wrong, 0.05)
     assert found.threshold == 0.41
@@ -131,15 +132,15 @@ def test_an_error_among_the_surest_does_not_end_the_search() -> None:
 
 
 def test_thresholds_between_starting_points_need_those_above_them() -> None:
-    """Below a threshold that fails, the next one that can pass is a starting point."""
+    """A threshold between starting points is certified only if those above it pass."""
     labelled = rows((0.95, 600, 0), (0.75, 0, 60), (0.65, 5_000, 0))
-    assert certify(labelled, 0.05).threshold == 0.0  # by the starting points from 0.6 down
+    assert certify(labelled, 0.05).threshold == 0.0  # from the starting points at 0.6 and lower
     between = rows((0.95, 600, 0), (0.75, 0, 60), (0.65, 5_000, 0), (0.605, 0, 5_000))
     assert certify(between, 0.05).threshold == 0.76
 
 
 def test_wrong_labels_are_refused_with_the_number_that_is_missing() -> None:
-    """At 4 % of errors, many more labels prove 5 %; at 20 %, none do."""
+    """Labels with 4 % errors are refused with the missing number, those with 20 % as hopeless."""
     found = certify(rows((0.9, 96, 4)), 0.05)
     assert found.threshold is None
     assert found.needed is not None
@@ -157,7 +158,7 @@ def test_wrong_labels_are_refused_with_the_number_that_is_missing() -> None:
 
 @pytest.mark.parametrize(("right", "wrong"), [(2, 1), (9, 1), (95, 5)])
 def test_where_labels_are_too_few_to_tell_the_number_is_enough(right: int, wrong: int) -> None:
-    """Errors that do not exclude the rate asked for are no reason to give up."""
+    """Labels that do not exclude the wanted error rate get the number that suffices."""
     needed = certify(rows((0.9, right, wrong)), 0.05).needed
     assert needed is not None
     assert (needed.expected, needed.is_hopeless) == (None, False)
@@ -167,7 +168,7 @@ def test_where_labels_are_too_few_to_tell_the_number_is_enough(right: int, wrong
 
 
 def test_no_labels_prove_nothing() -> None:
-    """Without a label, all are missing."""
+    """Without labels nothing is certified, and 83 are missing."""
     found = certify([], 0.05)
     assert found.threshold is None
     assert found.needed is not None
@@ -177,20 +178,20 @@ def test_no_labels_prove_nothing() -> None:
 
 @pytest.mark.parametrize(("max_error", "confidence"), [(0.0, 0.9), (1.0, 0.9), (0.1, 1.0)])
 def test_rates_that_are_none_are_refused(max_error: float, confidence: float) -> None:
-    """Nothing can be proved for certain, and nothing has to be proved about all replies."""
+    """Error rates and confidences of 0 or 1 are refused."""
     with pytest.raises(ValueError, match="must be more than 0 and less than 1"):
         certify([], max_error, confidence)
 
 
 @pytest.mark.parametrize("confidence", [float("nan"), -0.1, 1.1])
 def test_a_confidence_that_is_no_probability_is_refused(confidence: float) -> None:
-    """A broken scorer's number proves nothing."""
+    """A confidence that is no probability is refused."""
     with pytest.raises(ValueError, match="no probability"):
         certify([LabelledScore("q", confidence, True)], 0.1)
 
 
 def test_one_reply_of_each_question_counts() -> None:
-    """Which one does not follow from order, score or label, and stays the same."""
+    """One reply of each question counts; the choice does not depend on order, score or label."""
     replies = [LabelledScore(f"q{n // 5}", n / 100, n % 2 == 0, str(n)) for n in range(100)]
     kept = one_per_question(replies)
     assert len(kept) == 20
@@ -205,7 +206,7 @@ def test_one_reply_of_each_question_counts() -> None:
 
 
 def test_the_grid_is_fixed_and_descends() -> None:
-    """Every threshold is a probability, highest first, and the last accepts all."""
+    """The grid of thresholds descends strictly from 0.999 to 0."""
     assert list(GRID) == sorted(set(GRID), reverse=True)
     assert (GRID[0], GRID[-1]) == (0.999, 0.0)
 
@@ -215,7 +216,7 @@ def test_the_grid_is_fixed_and_descends() -> None:
 
 @dataclass(frozen=True)
 class Population:
-    """Replies without end: how confidences are drawn, and how often each is wrong."""
+    """An endless source of replies: how confidences are drawn, and how often each is wrong."""
 
     draw: Callable[[np.random.Generator, int], Floats]
     error: Callable[[Floats], Floats]
@@ -249,18 +250,18 @@ MAX_ERROR, CONFIDENCE = 0.1, 0.9
 
 
 def noise(draws: int) -> float:
-    """Four standard deviations of a share of 0.1."""
+    """Return four standard deviations of a share of 0.1."""
     return 4 * math.sqrt(0.1 * 0.9 / draws)
 
 
 POPULATIONS = {
     "calibrated": CALIBRATED,
     "overconfident": Population(CALIBRATED.draw, lambda c: np.clip(1.08 - c, 0, 1)),
-    # as hard as it gets: each threshold is just not good enough, so each certificate is wrong
+    # the hardest case: each threshold is just not good enough, so each certificate is wrong
     "never good enough": Population(CALIBRATED.draw, lambda c: np.full_like(c, MAX_ERROR + 1e-6)),
     # the surest replies are the worst, so that confidence misleads
     "misleading": Population(CALIBRATED.draw, lambda c: np.where(c > 0.95, 0.3, 0.1)),
-    # errors come and go as confidence falls: many thresholds are just good enough or just not
+    # errors rise and fall with confidence: many thresholds are just good enough or just not
     "waves": Population(CALIBRATED.draw, lambda c: np.where(np.floor(c * 20) % 2, 0.03, 0.19)),
 }
 
@@ -268,7 +269,7 @@ POPULATIONS = {
 @pytest.mark.parametrize("name", POPULATIONS)
 @pytest.mark.parametrize("draws", DRAWS)
 def test_certificates_are_wrong_no_more_often_than_stated(draws: int, name: str) -> None:
-    """Over many draws of 400 labels, at most 10 % of the certificates promise too much."""
+    """At most 10 % of the certificates from 400 labels promise too much."""
     population = POPULATIONS[name]
     risks, rng = population.risks(), np.random.default_rng(1)
     thresholds = [
@@ -278,11 +279,11 @@ def test_certificates_are_wrong_no_more_often_than_stated(draws: int, name: str)
     wrong = sum(each is not None and risks[each][1] > MAX_ERROR for each in thresholds)
     assert wrong / draws <= 1 - CONFIDENCE + noise(draws)
     if name == "never good enough":
-        assert wrong / draws > 0.02  # the test can fail: certificates are given, and all are wrong
+        assert wrong / draws > 0.02  # the test can fail: certificates are issued, and all are wrong
 
 
 def clustered(rng: np.random.Generator, questions: int) -> list[LabelledScore]:
-    """Eight replies to each question, all right or all wrong; 10.5 % of the questions wrong."""
+    """Return eight replies to each question, all right or all wrong; 10.5 % are wrong."""
     wrong, confidences = rng.random(questions) < 0.105, rng.beta(5, 1, questions)
     return [
         LabelledScore(str(question), float(confidences[question]), not wrong[question], str(n))
@@ -293,7 +294,7 @@ def clustered(rng: np.random.Generator, questions: int) -> list[LabelledScore]:
 
 @pytest.mark.parametrize("draws", DRAWS)
 def test_replies_to_one_question_are_one_piece_of_evidence(draws: int) -> None:
-    """Over many draws of clustered questions the promise is kept; each reply alone breaks it."""
+    """The guarantee holds if one reply of each question counts, and fails if all do."""
     rng = np.random.default_rng(2)
     drawn = [clustered(rng, 30) for _ in range(draws)]
     honest = [certify(each, MAX_ERROR, CONFIDENCE).threshold for each in drawn]
@@ -323,9 +324,7 @@ def test_certificates_accept_nearly_what_could_be_accepted() -> None:
 
 @pytest.mark.parametrize(("max_error", "labels"), [(0.3, 500), (0.2, 1_000)])
 def test_thresholds_that_exist_are_found(max_error: float, labels: int) -> None:
-    """Where 88 % and 54 % of weakly ranked replies could be accepted, at least 29 of 30 draws
-    prove a threshold, and half of them accept two thirds of what is possible.
-    """
+    """Of 30 draws of weakly ranked replies at least 29 prove a threshold."""
     weak = Population(lambda rng, n: rng.beta(3.0, 1.6, n), lambda c: 1 - c)  # AUROC 0.73
     risks, rng = weak.risks(), np.random.default_rng(5)
     best = max(coverage for coverage, error in risks.values() if error <= max_error)
@@ -336,7 +335,7 @@ def test_thresholds_that_exist_are_found(max_error: float, labels: int) -> None:
 
 
 def test_a_refusal_says_what_these_labels_would_have_proved() -> None:
-    """That rate is certified when it is asked for, and about the least that is."""
+    """A refusal states the least error rate that these labels prove."""
     labelled = CALIBRATED.labelled(np.random.default_rng(6), 300)
     needed = certify(labelled, 0.02).needed
     assert needed is not None
@@ -351,7 +350,7 @@ def test_a_refusal_says_what_these_labels_would_have_proved() -> None:
 
 
 def test_a_study_certifies_on_half_and_looks_at_the_other_half() -> None:
-    """Errors and coverage of the other halves are as promised, on replies with clusters too."""
+    """A study certifies on one half and measures errors and coverage on the other."""
     rng = np.random.default_rng(4)
     labelled = [
         LabelledScore(row.question, row.confidence, row.is_correct, f"{row.question}/{n}")

@@ -1,8 +1,8 @@
 """Certificates agree with MAPIE's, an independent implementation of Learn then Test.
 
-MAPIE takes the same exact tail, but rounds the number of errors up from a share: where a share is
-not exact it counts one error more. Its certificates are then a little stricter, never laxer. It
-has one starting point, so it gets the part of delta that this one has in the whole search.
+MAPIE uses the same exact tail, but rounds the number of errors up from a share: where a share is
+not exact it counts one error more. Its certificates are then a little stricter, never laxer. It has
+one starting point, so it gets that point's part of delta.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from policies.certifying.certification import starting_shares
 MAX_ERROR, CONFIDENCE, LABELS = 0.1, 0.9, 800
 
 
-@pytest.mark.filterwarnings("ignore")  # MAPIE's, about risks that are not monotone
+@pytest.mark.filterwarnings("ignore")  # MAPIE warns about risks that are not monotone
 def test_thresholds_and_p_values_are_mapies() -> None:
-    """On 30 sets of labels: the same tails; what MAPIE certifies from our main starting point is
-    certified, with a threshold that is a little lower at most, as others hand on their parts.
+    """Tails equal MAPIE's, and its certified thresholds are certified here too.
+
+    Thresholds are at most a little lower, as starting points hand on their parts of delta.
     """
     start = 1 - MAX_ERROR
     share = starting_shares(MAX_ERROR)[start]

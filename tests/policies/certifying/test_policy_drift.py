@@ -1,4 +1,4 @@
-"""Monitors: a changed traffic withdraws a certificate, an unchanged one hardly ever does."""
+"""Monitors of scores and errors: changed traffic withdraws a certificate."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def alarm_after(monitor: ScoreMonitor, confidences: list[float]) -> int | None:
 
 @pytest.mark.parametrize("count", [50, pytest.param(200, marks=pytest.mark.slow)])
 def test_unchanged_scores_raise_an_alarm_no_more_often_than_stated(count: int) -> None:
-    """Of certificates, watched over 800 replies each, at most 5 % are withdrawn."""
+    """At most 5 % of the monitors raise an alarm over 800 unchanged replies."""
     rng = random.Random(1)
     alarms = 0
     for seed in range(count):
         grant = granted(rng, 200)
         monitor = ScoreMonitor(grant.scores, false_alarm_rate=0.05, seed=seed)
         alarms += alarm_after(monitor, [draw(rng) for _ in range(800)]) is not None
-    assert alarms / count <= 0.05 + 0.04  # and noise
+    assert alarms / count <= 0.05 + 0.04  # 0.04 for noise
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_unchanged_scores_raise_an_alarm_no_more_often_than_stated(count: int) -
     [(0.2, 0, 150), (0.1, 0, 500), (-0.2, 0, 600), (0.2, 3_000, 600)],
 )
 def test_shifted_scores_withdraw_the_certificate(shift: float, calm: int, within: int) -> None:
-    """Scores that fall or rise are noticed within some hundreds of replies, after a calm too."""
+    """Scores that fall or rise withdraw the certificate within some hundred replies."""
     rng = random.Random(2)
     grant = granted(rng)
     monitor = ScoreMonitor(grant.scores)
@@ -71,7 +71,7 @@ def test_shifted_scores_withdraw_the_certificate(shift: float, calm: int, within
 
 
 def test_scores_that_only_spread_are_noticed() -> None:
-    """A change that leaves the mean where it was counts too."""
+    """Scores that spread around the same mean raise an alarm."""
     rng = random.Random(3)
     grant = granted(rng)
     spread = [rng.choice([0.66, 1.0]) for _ in range(1_000)]
@@ -79,7 +79,7 @@ def test_scores_that_only_spread_are_noticed() -> None:
 
 
 def test_audits_that_find_what_was_promised_raise_no_alarm() -> None:
-    """At exactly the promised error rate, 300 series of 1,000 verdicts alarm at most 5 %."""
+    """At the promised error rate at most 5 % of 300 series of 1,000 verdicts raise an alarm."""
     rng = random.Random(4)
     alarms = 0
     for _ in range(300):
@@ -91,7 +91,7 @@ def test_audits_that_find_what_was_promised_raise_no_alarm() -> None:
 
 
 def test_audits_that_find_more_errors_withdraw_the_certificate() -> None:
-    """Twice the promised errors are noticed within some hundred verdicts, and it stays so."""
+    """Twice the promised errors withdraw the certificate for good."""
     rng = random.Random(5)
     grant = granted(rng)
     monitor = ErrorMonitor(0.1)
@@ -105,7 +105,7 @@ def test_audits_that_find_more_errors_withdraw_the_certificate() -> None:
 
 
 def test_another_calibrator_withdraws_the_certificate() -> None:
-    """A new checkpoint or recalibration gives other numbers."""
+    """Another calibrator version, or none, withdraws the certificate."""
     grant = granted(random.Random(6))
     assert withdrawal(grant, CALIBRATOR) is None
     assert withdrawal(grant, "embedded@2") == "other_calibrator"
@@ -113,7 +113,7 @@ def test_another_calibrator_withdraws_the_certificate() -> None:
 
 
 def test_a_monitor_costs_microseconds() -> None:
-    """Each reply is bet on without slowing anything down."""
+    """A monitor takes less than 200 us for each confidence."""
     rng = random.Random(7)
     monitor = ScoreMonitor(granted(rng).scores)
     confidences = [draw(rng) for _ in range(2_000)]
@@ -127,7 +127,7 @@ def test_a_monitor_costs_microseconds() -> None:
 
 @given(st.lists(st.integers(0, 19), max_size=60), st.lists(st.integers(0, 5), max_size=20))
 def test_counts_are_sums(added: list[int], initial: list[int]) -> None:
-    """The tree of counts gives what adding up the bins gives."""
+    """The tree of counts gives the same sums as adding up the bins."""
     bins = initial + [0] * (20 - len(initial))
     counts = Counts(bins)
     for position in added:
@@ -147,7 +147,7 @@ def test_counts_are_sums(added: list[int], initial: list[int]) -> None:
 def test_the_share_below_is_that_of_the_last_replies(
     confidences: list[float], confidence: float
 ) -> None:
-    """Of a window of 30, those less sure and half of those as sure."""
+    """The share below is that of the last 30 replies; half of the equal ones count."""
     recent = RecentConfidences(window=30, least_known=10)
     for each in confidences:
         recent.add(each)
@@ -157,7 +157,7 @@ def test_the_share_below_is_that_of_the_last_replies(
 
 
 def test_nothing_is_said_about_too_few_replies() -> None:
-    """Until a hundred confidences are known, no share is."""
+    """The share is None until a hundred confidences are known."""
     recent = RecentConfidences()
     for _ in range(99):
         recent.add(0.5)

@@ -78,13 +78,13 @@ def for_the_rule() -> Grant:
 def test_the_condition_holds_at_or_above_the_certified_threshold(
     given_facts: Facts, rule: str
 ) -> None:
-    """Only for confidences of the calibrator that was certified."""
+    """The condition holds from the certified threshold on, only for the certified calibrator."""
     assert GRANT.threshold == 0.41
     assert decide(gate(GRANT), given_facts).rule == rule
 
 
 def test_without_a_certificate_nothing_is_surely_right() -> None:
-    """The condition then never holds, and the policy's warnings say so."""
+    """Without a certificate the condition never holds, and a warning says so."""
     policy = gate()
     assert decide(policy, facts(1.0)).rule == "default"
     assert [str(each) for each in lint(policy)] == [
@@ -95,13 +95,13 @@ def test_without_a_certificate_nothing_is_surely_right() -> None:
 
 
 def test_a_threshold_of_all_replies_in_a_rule_for_some_is_warned_about() -> None:
-    """What reaches the rule may be wrong more often than all replies are."""
+    """A grant for all replies gives a warning in a rule that only some replies reach."""
     (warning,) = lint(gate(GRANT))
     assert "certified for replies that do not all reach it" in warning.message
 
 
 def test_a_stricter_grant_serves_and_a_laxer_one_does_not() -> None:
-    """Who proved 2 % has proved 5 %; who proved 10 % has not."""
+    """A grant for a lower error rate than the rule's counts; one for a higher rate does not."""
     strict = replace(GRANT, max_error=0.04)
     lax = replace(GRANT, max_error=0.1)
     assert decide(gate(strict), facts(0.9)).rule == "surely right"
@@ -111,7 +111,7 @@ def test_a_stricter_grant_serves_and_a_laxer_one_does_not() -> None:
 
 
 def test_the_narrowest_grant_that_fits_counts() -> None:
-    """A model's or team's own threshold goes before that of all replies."""
+    """The narrowest grant that fits counts: a model's or team's before the one for all replies."""
     model = replace(GRANT, threshold=0.8, scope=Scope(model="gpt-5.6"))
     team = replace(GRANT, threshold=0.7, scope=Scope(team="law"))
     policy = gate(GRANT, model, team)
@@ -123,7 +123,7 @@ def test_the_narrowest_grant_that_fits_counts() -> None:
 
 
 def test_a_grant_for_a_rule_ends_with_what_reaches_it() -> None:
-    """It counts for that rule, until its conditions or those of a rule above it change."""
+    """A grant for a rule lapses if the conditions of the rule or of one above it change."""
     grant = for_the_rule()
     assert decide(gate(grant), facts(0.9)).rule == "surely right"
     for change in (("tools: any", "tools: [x]"), ("surely right", "sure")):
@@ -136,7 +136,7 @@ def test_a_grant_for_a_rule_ends_with_what_reaches_it() -> None:
 
 
 def test_what_reaches_a_rule_is_what_it_is_certified_on() -> None:
-    """Replies that a rule above decides on do not count, whatever their confidence."""
+    """A rule's replies are those that no rule above decides on, whatever their confidence."""
     policy = gate()
     assert reaches(policy, "surely right", facts(0.1))
     assert not reaches(policy, "surely right", facts(0.9, tools=(ToolCall("t"),)))
@@ -144,7 +144,7 @@ def test_what_reaches_a_rule_is_what_it_is_certified_on() -> None:
 
 
 def test_a_withdrawn_grant_is_gone_and_the_label_tells() -> None:
-    """The policy without it is another version: decisions of before and after are told apart."""
+    """Withdrawing a grant changes the policy's digest, so that labels before and after differ."""
     policy = gate(GRANT)
     assert policy.certificate is not None
     withdrawn = with_certificate(policy, policy.certificate.without(GRANT))
@@ -166,7 +166,7 @@ def test_a_withdrawn_grant_is_gone_and_the_label_tells() -> None:
     ],
 )
 def test_a_promise_may_not_be_broken_by_the_default(default: str, is_refused: bool) -> None:
-    """A policy that promises an error rate and then delivers the rest is refused."""
+    """A policy that promises an error rate and delivers the rest by default is refused."""
     if not is_refused:
         assert gate(default=default).default.name != "deliver"
         return
@@ -175,7 +175,7 @@ def test_a_promise_may_not_be_broken_by_the_default(default: str, is_refused: bo
 
 
 def test_a_promise_around_which_missing_scores_get_is_warned_about() -> None:
-    """What has no score was never certified."""
+    """A policy that promises an error rate and delivers replies without a score gives a warning."""
     warnings = lint(gate(for_the_rule(), more="on_score_error: deliver"))
     assert [w.message for w in warnings] == [
         "rule 'surely right' promises an error rate, but on_score_error delivers what has no score"
@@ -186,7 +186,7 @@ def test_a_promise_around_which_missing_scores_get_is_warned_about() -> None:
 
 
 def test_a_policy_reads_the_certificate_beside_it(tmp_path: Path) -> None:
-    """The file is named by the policy; before there is one, the policy loads all the same."""
+    """A policy reads the certificate file that it names, and loads without it."""
     path, certificate = tmp_path / "gate.yaml", tmp_path / "gate.certificate.json"
     more = "certificate: gate.certificate.json"
     path.write_text(dedent(GATE).format(more=more, default="hold"))
@@ -199,7 +199,7 @@ def test_a_policy_reads_the_certificate_beside_it(tmp_path: Path) -> None:
 
 
 def test_a_certificate_survives_its_file() -> None:
-    """Written and read it is the same, down to its digest."""
+    """A certificate that is written and read is the same, with the same digest."""
     scoped = replace(GRANT, scope=Scope("gpt-5.6", "law", "r", "0123"), max_error=0.2)
     certificate = Certificate((GRANT, scoped), "2026-11-21")
     again = parse_certificate(certificate.to_json(), "c.json")
@@ -239,14 +239,14 @@ def changed(**values: Any) -> str:
     ],
 )
 def test_a_certificate_that_proves_nothing_is_refused(text: str, problem: str) -> None:
-    """Damaged, changed, of another version or without proof: one sentence says which."""
+    """A damaged, changed or unproved certificate is refused in one sentence."""
     with pytest.raises(InvalidDocumentError) as caught:
         parse_certificate(text, "c.json")
     assert str(caught.value).startswith(f"c.json: {problem}")
 
 
 def test_only_a_certified_threshold_becomes_a_grant() -> None:
-    """Labels that prove nothing give no grant."""
+    """Labels that certify no threshold give no grant."""
     refused = certify([LabelledScore("q", 0.9, True)], 0.05)
     with pytest.raises(ValueError, match="no certified threshold"):
         refused.grant(CALIBRATOR, Scope())

@@ -93,7 +93,7 @@ BARE = Facts(confidence=0.5, model="gpt-5.6", finish_reason="stop", refusal=True
 def test_all_conditions_have_to_hold(
     when: str, holds_for_reply: bool, holds_for_bare: bool
 ) -> None:
-    """Each condition looks at one fact, and together they are an 'and'."""
+    """A rule holds only if all its conditions hold, each on its own fact."""
     assert read(when).holds(REPLY) is holds_for_reply
     assert read(when).holds(BARE) is holds_for_bare
 
@@ -232,7 +232,7 @@ def test_all_conditions_have_to_hold(
     ],
 )
 def test_a_wrong_condition_is_refused_with_one_sentence(when: str, problem: str) -> None:
-    """The sentence names the place and what may stand there, or that it is for later."""
+    """A wrong condition is refused in one sentence with its line and the valid values."""
     with pytest.raises(InvalidDocumentError) as caught:
         read(when)
     assert str(caught.value) == f"p.yaml:4: {problem}"
@@ -240,13 +240,13 @@ def test_a_wrong_condition_is_refused_with_one_sentence(when: str, problem: str)
 
 @pytest.mark.parametrize("confidence", [float("nan"), float("inf"), -0.1, 1.0001])
 def test_a_number_that_is_no_probability_is_no_score(confidence: float) -> None:
-    """A broken scorer's number must not pass for a confidence."""
+    """A score that is no probability counts as missing."""
     assert Facts(confidence=confidence, model="m").confidence is None
 
 
 @pytest.mark.parametrize("confidence", [0, 0.0, 1, 1.0, None])
 def test_every_probability_is_kept(confidence: float | None) -> None:
-    """The ends of the range belong to it."""
+    """Every probability is kept, 0 and 1 too."""
     assert Facts(confidence=confidence, model="m").confidence == confidence
 
 
@@ -255,13 +255,13 @@ def test_every_probability_is_kept(confidence: float | None) -> None:
     st.text("ab*[]!-.", max_size=6),
 )
 def test_compiled_globs_agree_with_fnmatchcase(patterns: list[str], name: str) -> None:
-    """Compiling a list of globs into one expression changes nothing about what they match."""
+    """A compiled list of globs matches the same names as fnmatchcase."""
     expected = any(fnmatchcase(name, pattern) for pattern in patterns)
     assert Globs(tuple(patterns)).match(name) is expected
 
 
 def test_an_unknown_name_matches_no_glob() -> None:
-    """Not even `*` matches a domain that is not known."""
+    """A missing name matches no glob, not even `*`."""
     assert not Globs(("*",)).match(None)
 
 
@@ -272,7 +272,7 @@ patterns = st.text("ab*?[]!", min_size=1, max_size=5)
 def test_a_glob_that_covers_another_matches_all_that_it_matches(
     wide: str, narrow: str, text: str
 ) -> None:
-    """Warnings about unreachable rules rest on it."""
+    """A glob that covers another one matches every text that the other matches."""
     if Globs((wide,)).covers(Globs((narrow,))) and Globs((narrow,)).match(text):
         assert Globs((wide,)).match(text)
 
@@ -282,5 +282,5 @@ def test_a_glob_that_covers_another_matches_all_that_it_matches(
     [("*", "a*"), ("a*", "ab"), ("a*", "ab*"), ("a?", "ab"), ("*a*", "bab"), ("?*", "?")],
 )
 def test_plain_cases_of_covering_are_seen(wide: str, narrow: str) -> None:
-    """A test of covering that says no to everything would be worth nothing."""
+    """Covering is found in the plain cases."""
     assert Globs((wide,)).covers(Globs((narrow,)))

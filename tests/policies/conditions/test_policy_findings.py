@@ -1,4 +1,4 @@
-"""Conditions on what a calibrator finds out besides the confidence: support, basis and the rest."""
+"""Conditions on a calibrator's other findings: support, basis, act and familiarity."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def policy_of(when: str, more: str = "") -> Policy:
     ],
 )
 def test_whether_a_condition_holds(when: str, holds_for_found: bool, holds_for_plain: bool) -> None:
-    """Each looks at the fact of its name; without context no condition on support holds."""
+    """Each condition looks at the fact of its name; without context none on support holds."""
     policy = policy_of(when)
     held = [decide(policy, facts).rule == "r" for facts in (FOUND, PLAIN)]
     assert held == [holds_for_found, holds_for_plain]
@@ -76,7 +76,7 @@ def test_whether_a_condition_holds(when: str, holds_for_found: bool, holds_for_p
     ],
 )
 def test_without_a_score_on_score_error_decides(when: str) -> None:
-    """Nothing is found out then, so a rule that asks for it hands over, as with the confidence."""
+    """Without a score `on_score_error` decides a rule on findings."""
     policy = policy_of(when)
     assert policy.needs_score
     decision = decide(policy, UNSCORED)
@@ -86,7 +86,7 @@ def test_without_a_score_on_score_error_decides(when: str) -> None:
 
 
 def test_many_rules_are_narrowed_alike() -> None:
-    """A long policy finds the same rule as a short one."""
+    """A policy of many rules finds the same rule as a short one."""
     fillers = "".join(
         f"- {{name: f{n}, when: {{model: other-{n}}}, then: deliver}}\n" for n in range(30)
     )
@@ -118,7 +118,7 @@ def test_many_rules_are_narrowed_alike() -> None:
     ],
 )
 def test_what_could_not_be_meant_is_refused(when: str, message: str) -> None:
-    """With the place, and the nearest name."""
+    """A meaningless condition is refused with its line and the nearest name."""
     with pytest.raises(InvalidDocumentError, match=r"p\.yaml:4") as caught:
         policy_of(when)
     assert message in str(caught.value)
@@ -139,18 +139,18 @@ def test_what_could_not_be_meant_is_refused(when: str, message: str) -> None:
     ],
 )
 def test_reasons_are_told_in_words(when: str, facts: Facts, reason: str) -> None:
-    """`explain` says why a condition holds, and why not."""
+    """`explain` gives the reason why a condition holds or not."""
     [trace, *_] = explain(policy_of(when), facts).rules
     assert "; ".join(trace.reasons) == reason
 
 
 def test_streams_wait_for_what_is_found() -> None:
-    """A rule on findings looks at the reply, so its streams are buffered."""
+    """Streams are buffered where a rule looks at findings."""
     assert stream_mode(policy_of("{support: {below: 0.5}}"), model="m").mode == "buffer"
 
 
 def test_what_a_record_lacks_leaves_it_open() -> None:
-    """A record of an older version knows no support, so both decisions are possible."""
+    """If a record lacks the support, both decisions are possible."""
     found = possible_decisions(policy_of("{support: {below: 0.5}}"), PLAIN, frozenset({"support"}))
     assert [each.action.name for each in found] == ["block", "deliver"]
 
@@ -165,16 +165,16 @@ def test_what_a_record_lacks_leaves_it_open() -> None:
     ],
 )
 def test_a_rule_behind_a_wider_one_is_warned_about(wide: str, narrow: str) -> None:
-    """It can never match, and only in this order."""
+    """A rule after a wider one gives a warning; in the other order none does."""
     rule = "- {{name: s, when: {}, then: hold}}\n"
     assert any("'s'" in str(each) for each in lint(policy_of(wide, rule.format(narrow))))
     assert not [each for each in lint(policy_of(narrow, rule.format(wide)))]
 
 
 def test_without_opinions_the_basis_is_without_them_too() -> None:
-    """A replay of a policy that asks nobody judges the basis as it would have been."""
-    heard = replace(FOUND, alone=0.5, opinions=("agree",))
-    assert without_opinions(heard).basis == ("context",)
+    """Without opinions or judge, the basis lacks them too."""
+    facts = replace(FOUND, alone=0.5, opinions=("agree",))
+    assert without_opinions(facts).basis == ("context",)
     judged = replace(FOUND, unaided=0.5, judged=0.9, judge="j")
     assert without_signals(judged).basis == ("context",)
     both = replace(judged, alone=0.5, opinions=("agree",))
@@ -182,5 +182,5 @@ def test_without_opinions_the_basis_is_without_them_too() -> None:
 
 
 def test_the_words_are_the_calibrators() -> None:
-    """Policies know the names that calibrators give, and no others."""
+    """The policy's words for bases and acts are the calibrator's."""
     assert (BASES, ACTS) == (calibrator.BASES, calibrator.ACTS)

@@ -1,4 +1,4 @@
-"""Tool calls: which ones a rule is about, and how several in one reply are judged."""
+"""Tool calls: which ones a rule matches, and how several in one reply are judged."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ PAY = ToolCall(
     ],
 )
 def test_arguments_have_to_match_all_patterns(arguments: str, is_matched: bool) -> None:
-    """One matching value at each place is enough; an argument that is not there has none."""
+    """All patterns of a rule have to match; one matching value at each path is enough."""
     assert matches(f"[{{name: 'payments.*', arguments: {arguments}}}]", PAY) is is_matched
     assert not matches(f"[{{name: 'mail.*', arguments: {arguments}}}]", PAY)
 
@@ -105,7 +105,7 @@ def test_arguments_have_to_match_all_patterns(arguments: str, is_matched: bool) 
     ],
 )
 def test_arguments_that_cannot_be_read_are_never_waved_through(arguments: str) -> None:
-    """They match each pattern of a rule that restrains, and none of one that delivers."""
+    """Arguments that cannot be read match every rule that restrains and none that delivers."""
     call = ToolCall("pay", arguments)
     pattern = "[{name: pay, arguments: {amount: {below: 5}}}]"
     for then in ("hold", "block", "clarify"):
@@ -117,7 +117,7 @@ def test_arguments_that_cannot_be_read_are_never_waved_through(arguments: str) -
 @pytest.mark.parametrize("word", ["yes", "Yes", "on", "y", "true", "True"])
 @pytest.mark.parametrize("value", ["true", '"true"', '"yes"', '"TRUE"', '"on"', "1", '"1"'])
 def test_words_for_true_are_true(word: str, value: str) -> None:
-    """A rule that restrains sees a boolean however the policy or the model writes it."""
+    """A rule that restrains matches a boolean in each of its spellings."""
     pattern = f"[{{name: deploy, arguments: {{force: {word}}}}}]"
     assert matches(pattern, ToolCall("deploy", f'{{"force": {value}}}'))
     assert not matches(pattern, ToolCall("deploy", '{"force": false}'))
@@ -127,7 +127,7 @@ def test_words_for_true_are_true(word: str, value: str) -> None:
 
 @pytest.mark.parametrize("value", ['"true"', '"Yes"', '"on"', "1", '"1"'])
 def test_another_word_for_true_delivers_nothing(value: str) -> None:
-    """A rule that delivers takes the word itself, or the boolean."""
+    """A rule that delivers matches only the same word or the boolean."""
     for condition in ("yes", "{not: no}"):
         pattern = f"[{{name: deploy, arguments: {{confirmed: {condition}}}}}]"
         call = ToolCall("deploy", f'{{"confirmed": {value}}}')
@@ -138,14 +138,14 @@ def test_another_word_for_true_delivers_nothing(value: str) -> None:
 
 @pytest.mark.parametrize("value", ['"false"', '"no"', "0", '"maybe"', "{}", "null"])
 def test_no_other_value_passes_for_a_boolean_where_it_delivers(value: str) -> None:
-    """A rule that delivers takes a boolean alone: a tool may take any other value for true."""
+    """A rule that delivers takes only a boolean for false: a tool may read other values as true."""
     pattern = "[{name: deploy, arguments: {force: false}}]"
     call = ToolCall("deploy", f'{{"force": {value}}}')
     assert not matches(pattern, call, then="deliver", default="hold")
 
 
 def test_a_negated_word_for_true_excludes_true() -> None:
-    """`not: yes` is about the boolean too, also in a rule that delivers."""
+    """`not: yes` excludes the boolean true, in a rule that delivers too."""
     pattern = "[{name: deploy, arguments: {force: {not: yes}}}]"
     forced = ToolCall("deploy", '{"force": true}')
     assert not matches(pattern, forced, then="deliver", default="hold")
@@ -175,7 +175,7 @@ def test_a_negated_word_for_true_excludes_true() -> None:
 def test_a_name_is_read_as_the_tools_that_it_may_mean(
     name: str, offered: list[str], is_held: bool
 ) -> None:
-    """A rule that restrains looks at each of them, and one that delivers needs them all."""
+    """A name with several readings is held if any is matched, and delivered only if all are."""
     call = ToolCall(name, '{"to": "x"}', OfferedTools(offered).readings(name))
     assert matches("[send]", call) is is_held
     if is_held and name not in ("send", ""):
@@ -183,7 +183,7 @@ def test_a_name_is_read_as_the_tools_that_it_may_mean(
 
 
 def test_a_call_without_arguments_has_none() -> None:
-    """Some models write nothing where others write an empty object."""
+    """A call with empty arguments has none, as some models write nothing for an empty object."""
     pattern = "[{name: pay, arguments: {amount: {above: 0}}}]"
     assert not matches(pattern, ToolCall("pay", ""))
     assert not matches(pattern, ToolCall("pay"))
@@ -194,19 +194,19 @@ def test_a_call_without_arguments_has_none() -> None:
     "email", ['{"email": "x@theirs.com"}', ' [{"email": "x@theirs.com"}]', "{"]
 )
 def test_an_object_that_is_written_as_text_is_looked_into(email: str) -> None:
-    """Many tools decode a text where they want an object; one that cannot be read is held."""
+    """Patterns look into an object that is written as text; text that cannot be read is held."""
     call = ToolCall("pay", json.dumps({"to": email}))
     assert matches("[{name: pay, arguments: {to.email: '*@theirs.com'}}]", call)
 
 
 def test_deeply_nested_arguments_are_searched() -> None:
-    """Whatever JSON can hold is looked through, without recursion."""
+    """Arguments nested 300 deep are searched."""
     deep = '{"a": ' * 300 + '"needle"' + "}" * 300
     assert matches("[{name: t, arguments: {'*': need*}}]", ToolCall("t", deep))
 
 
 def test_patterns_that_would_blow_up_elsewhere_take_no_time() -> None:
-    """Stars in a row over a long text that almost matches are decided in milliseconds."""
+    """Many stars over a long text that almost matches are decided within a second."""
     call = ToolCall("t", f'{{"text": "{"a" * 50_000}"}}')
     pattern = "[{name: t, arguments: {text: '*a*a*a*a*a*a*a*a*a*b'}}]"
     started = time.process_time()
@@ -239,7 +239,7 @@ default: clarify
 def test_parallel_calls_are_judged_each_and_together(
     calls: list[str], rule: str, alone: list[str]
 ) -> None:
-    """A harmless call takes no other along, and their number counts for all of them."""
+    """Parallel calls are judged each and together; a harmless call delivers no other."""
     policy = parse_policy(LADDER, "p.yaml")
     facts = Facts(0.5, "m", tools=tuple(map(ToolCall, calls)))
     assert decide(policy, facts).rule == rule
@@ -322,7 +322,7 @@ def test_parallel_calls_are_judged_each_and_together(
     ],
 )
 def test_a_wrong_pattern_is_refused_with_one_sentence(tools: str, problem: str) -> None:
-    """The sentence names the place and what may stand there."""
+    """A wrong pattern is refused in one sentence with its line and the valid values."""
     with pytest.raises(InvalidDocumentError) as caught:
         policy_with(tools)
     assert str(caught.value) == f"p.yaml:4: {problem}"
@@ -363,7 +363,7 @@ def test_the_words_of_a_name(name: str, words: tuple[str, ...]) -> None:
     ],
 )
 def test_words_of_the_name_decide(tools: str, name: str, is_matched: bool) -> None:
-    """A word counts as a whole, one of `without` takes the name away, a glob narrows it."""
+    """A word matches as a whole, `without` excludes a name, and a glob narrows the match."""
     assert matches(tools, ToolCall(name)) is is_matched
 
 
@@ -386,13 +386,13 @@ def test_words_of_the_name_decide(tools: str, name: str, is_matched: bool) -> No
     ],
 )
 def test_words_of_an_argument(words: str, given: str, is_matched: bool) -> None:
-    """Phrases stand in order in one command, whatever is between and whatever the case."""
+    """A phrase matches if its words are in order in one command, in any case."""
     tools = f"[{{name: t, arguments: {{c: {{words: {words}}}}}}}]"
     assert matches(tools, ToolCall("t", given)) is is_matched
 
 
 def test_one_of_several_sets_of_arguments_is_enough() -> None:
-    """A list of mappings is an or, a mapping an and; a glob stands for every key."""
+    """In a list one mapping of arguments has to match, in a mapping every entry."""
     tools = "[{name: t, arguments: [{a: 1, b: 2}, {'*amount*': {above: 5}}]}]"
     assert matches(tools, ToolCall("t", '{"a": 1, "b": 2}'))
     assert matches(tools, ToolCall("t", '{"a": 1, "the_amount_eur": 6}'))
@@ -400,7 +400,7 @@ def test_one_of_several_sets_of_arguments_is_enough() -> None:
 
 
 def test_words_in_a_hostile_text_take_linear_time() -> None:
-    """Neither many commands nor a phrase that nearly stands there a million times is slow."""
+    """Words are found in linear time in hostile texts of a megabyte."""
     policy = load_policy("agent-tools")
     for text in ("git " * 250_000, ";" * 1_000_000, "git push; " * 100_000, "x" * 1_000_000):
         facts = Facts(0.95, "m", tools=(ToolCall("bash", json.dumps({"command": text})),))
@@ -410,7 +410,7 @@ def test_words_in_a_hostile_text_take_linear_time() -> None:
 
 
 def test_a_wider_list_of_words_shadows_a_narrower_one() -> None:
-    """`check` says so, as it does for globs."""
+    """`check` warns of a rule whose words an earlier rule already has."""
     text = (
         "version: 1\nname: p\nrules:\n"
         "- {name: a, when: {tools: [{words: [delete, drop]}]}, then: hold}\n"

@@ -1,4 +1,4 @@
-"""Actions: what `then` and `default` may say, and how severe each is."""
+"""Actions: the values of `then` and `default`, and their severity."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def default_action(action: str) -> Action:
     ],
 )
 def test_an_action_reads_as_written(text: str, action: Action) -> None:
-    """A word alone takes the defaults; a mapping of one key takes options."""
+    """A word gives an action with its defaults; a mapping of one key gives options."""
     assert default_action(text) == action
 
 
@@ -200,14 +200,14 @@ def test_an_action_reads_as_written(text: str, action: Action) -> None:
     ],
 )
 def test_a_wrong_action_is_refused_with_one_sentence(text: str, problem: str) -> None:
-    """The sentence names the place and what may stand there."""
+    """A wrong action is refused in one sentence with its line and the valid values."""
     with pytest.raises(InvalidDocumentError) as caught:
         default_action(text)
     assert str(caught.value) == f"p.yaml:3: {problem}"
 
 
 def test_severity_grows_from_deliver_to_block() -> None:
-    """The order that settles a disagreement between choices is the documented one."""
+    """Severity grows from deliver to block in the documented order."""
     actions: list[Action] = [
         Deliver(),
         Deliver("with a notice"),
@@ -223,7 +223,7 @@ def test_severity_grows_from_deliver_to_block() -> None:
 
 
 def test_an_annotated_reply_is_upstreams() -> None:
-    """Only a plain delivery and an annotation leave the client the reply as it came."""
+    """Only a plain delivery and an annotation leave the reply unchanged."""
     assert not changes_reply(Deliver())
     assert not changes_reply(Annotate("unverified"))
     for action in (Deliver("notice"), Clarify(), Escalate("big"), Hold(), Block()):

@@ -1,4 +1,4 @@
-"""Asking several times is read as written."""
+"""`ask`: how many replies, from which models, for which requests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def text(line: str) -> str:
     ],
 )
 def test_asking_reads_as_written(ask: str, expected: ReplyCounts) -> None:
-    """So many replies, of these models, for such requests."""
+    """`ask` is parsed into its counts, models and condition."""
     assert parse_policy(text(f"ask: {ask}"), "p.yaml").ask == expected
 
 
@@ -46,14 +46,14 @@ def test_asking_reads_as_written(ask: str, expected: ReplyCounts) -> None:
     ],
 )
 def test_a_wrong_ask_is_refused(ask: str, problem: str) -> None:
-    """The first sentence says what is wrong."""
+    """A wrong `ask` is refused with its line and the problem."""
     with pytest.raises(InvalidDocumentError) as caught:
         parse_policy(text(f"ask: {ask}"), "p.yaml")
     assert str(caught.value).startswith(f"p.yaml:4: {problem}")
 
 
 def test_only_such_requests_are_asked_several_times() -> None:
-    """Others, and clients that want several choices themselves, are asked once."""
+    """Requests that do not meet the condition, or want several choices, are sent once."""
     ask = ReplyCounts(2, ("a", "b"), When(domain=Globs(("law",))))
     assert ask.models_for(Facts(None, "m", domain="law")) == ("a", "b", "a", "b")
     assert ask.models_for(Facts(None, "m")) == ("m",)
@@ -65,5 +65,5 @@ def test_only_such_requests_are_asked_several_times() -> None:
     [([0.2, 0.9, 0.5], 1), ([0.5, 0.5], 0), ([None, 0.0], 1), ([None, None], 0)],
 )
 def test_the_surest_reply_is_taken(confidences: list[float | None], index: int) -> None:
-    """The first of equals; one without a score only where none has one."""
+    """The surest reply is taken, the first of equals; one without a score only if none has one."""
     assert surest(confidences) == index

@@ -1,4 +1,4 @@
-"""Decisions: the first rule that matches, a missing score, shadow mode, and after escalations."""
+"""Decisions: the first rule that matches, a missing score, shadow mode, and escalations."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def facts(
     ],
 )
 def test_the_first_rule_that_matches_decides(given_facts: Facts, action: object, rule: str) -> None:
-    """Order is priority, and without a match the default holds."""
+    """The first rule that matches decides, otherwise the default."""
     decision = decide(ladder(), given_facts)
     assert (decision.action, decision.rule) == (action, rule)
     assert decision.because == ("default" if rule == "default" else "rule")
@@ -90,14 +90,14 @@ def test_the_first_rule_that_matches_decides(given_facts: Facts, action: object,
 def test_a_rule_that_lacks_only_the_score_hands_over_to_on_score_error(
     word: str, action: object
 ) -> None:
-    """Without a score nobody can say that the rule would not have matched."""
+    """A rule that lacks only the score gives way to `on_score_error`."""
     decision = decide(ladder(on_score_error=word), facts(None))
     assert decision.action == action
     assert (decision.rule, decision.because) == ("on_score_error", "score_error")
 
 
 def test_a_missing_score_matters_only_where_a_rule_needs_it() -> None:
-    """Rules without confidence, and rules excluded by other facts, do without a score."""
+    """A missing score matters only where a rule needs it and its other conditions hold."""
     policy = parse_policy(
         """
         version: 1
@@ -116,12 +116,12 @@ def test_a_missing_score_matters_only_where_a_rule_needs_it() -> None:
 
 
 def test_a_broken_score_is_a_missing_one() -> None:
-    """NaN compares false with every threshold and must not be delivered for it."""
+    """A score of NaN counts as missing."""
     assert decide(ladder(), facts(float("nan"))).because == "score_error"
 
 
 def test_shadow_decides_and_applies_nothing() -> None:
-    """In shadow mode the decision is the same and the reply goes out."""
+    """In shadow mode the decision is the same and the reply is delivered."""
     decision = decide(ladder(mode="shadow"), facts(0.1))
     assert decision.action == Block()
     assert decision.applied == Deliver()
@@ -129,7 +129,7 @@ def test_shadow_decides_and_applies_nothing() -> None:
 
 
 def test_the_label_names_policy_rule_and_digest() -> None:
-    """The label tells which rule of which version of the policy decided."""
+    """The label names policy, rule and digest."""
     policy = ladder()
     assert decide(policy, facts(0.1)).label == f"ladder/very-unsure@{policy.digest}"
     assert decide(policy, facts(0.9)).label == f"ladder/default@{policy.digest}"
@@ -157,13 +157,13 @@ def after(kept: Facts, policy: Policy | None = None) -> Decision:
 def test_the_kept_reply_is_judged_like_any_other_but_escalated_once(
     kept: Facts, action: object, rule: str
 ) -> None:
-    """A second escalation becomes `otherwise` or delivery; every other rule counts as ever."""
+    """All rules judge the kept reply, but a second escalation becomes `otherwise` or delivery."""
     decision = after(kept)
     assert (decision.action, decision.rule) == (action, rule)
 
 
 def test_an_escalating_default_delivers_the_kept_reply() -> None:
-    """A default has no conditions, so only `otherwise` can stop what it escalated."""
+    """A default that escalates delivers the kept reply."""
     text = "version: 1\nname: p\ndefault: {escalate: {to: big}}"
     policy = parse_policy(text, "p.yaml")
     decision = after(facts(0.1), policy)
@@ -171,14 +171,14 @@ def test_an_escalating_default_delivers_the_kept_reply() -> None:
 
 
 def test_a_decision_that_escalated_nothing_stands() -> None:
-    """Without an escalation there is no kept reply to judge."""
+    """A decision that did not escalate is returned unchanged."""
     policy = ladder()
     held = decide(policy, facts(0.9, "send_email"))
     assert after_escalation(policy, held, facts(0.99)) is held
 
 
 def test_the_strictest_decision_wins() -> None:
-    """Among the choices of one completion the severest action decides, the first of equals."""
+    """The strictest of several decisions wins, the first of equals."""
     policy = ladder()
     decisions = [decide(policy, facts(confidence)) for confidence in (0.9, 0.3, 0.1, 0.15, 0.6)]
     assert strictest(decisions) is decisions[2]
@@ -210,7 +210,7 @@ def test_a_below_rule_is_monotone(one: float, other: float, threshold: float) ->
 
 @given(some_facts.filter(lambda facts: len(facts.tools) < 2))
 def test_a_policy_decides_as_the_first_of_its_rules_that_does(given_facts: Facts) -> None:
-    """Each rule alone in a policy either decides or leaves it to the default; the first wins."""
+    """A policy decides as the first of its rules that decides alone, otherwise by default."""
     policy = ladder()
     alone = [decide(replace(policy, rules=(rule,)), given_facts) for rule in policy.rules]
     default = decide(replace(policy, rules=()), given_facts)
@@ -220,7 +220,7 @@ def test_a_policy_decides_as_the_first_of_its_rules_that_does(given_facts: Facts
 
 @given(some_facts, some_facts)
 def test_shadow_never_applies_anything(first: Facts, kept: Facts) -> None:
-    """Whatever the facts, in shadow mode the applied action is delivery."""
+    """In shadow mode the applied action is delivery for all facts."""
     policy = ladder(mode="shadow")
     decision = decide(policy, first)
     assert decision.applied == Deliver()
@@ -230,7 +230,7 @@ def test_shadow_never_applies_anything(first: Facts, kept: Facts) -> None:
 
 @given(some_facts)
 def test_nothing_is_escalated_twice(kept: Facts) -> None:
-    """What follows an escalation is never another one."""
+    """A decision after an escalation never escalates."""
     assert not isinstance(after(kept).action, Escalate)
 
 
@@ -261,7 +261,7 @@ default: deliver
 def test_a_rule_in_shadow_is_recorded_and_decides_nothing(
     given_facts: Facts, rule: str, shadowed: list[str]
 ) -> None:
-    """The rules below it decide as if it were not there; what it would do stands beside."""
+    """A rule in shadow is recorded with its action and does not change the decision."""
     policy = parse_policy(TRIED, "p.yaml")
     decision = decide(policy, given_facts)
     assert decision.rule == rule
@@ -274,7 +274,7 @@ def test_a_rule_in_shadow_is_recorded_and_decides_nothing(
 
 
 def test_a_ladder_asks_one_model_after_the_other() -> None:
-    """While the kept reply would be escalated again, the next model is asked, each once."""
+    """A ladder of escalations asks each model once, until the kept reply is not escalated."""
     text = """
     version: 1
     name: p
@@ -296,7 +296,7 @@ def test_a_ladder_asks_one_model_after_the_other() -> None:
 
 
 def test_the_memory_of_decisions_is_bounded() -> None:
-    """However many rules in shadow combine, what is remembered does not grow without end."""
+    """The remembered decisions are at most 10,000, however many rules in shadow combine."""
     rules = "".join(
         f"- {{name: s{n}, when: {{tags: t{n}}}, then: block, shadow: true}}\n" for n in range(20)
     )
@@ -309,7 +309,7 @@ def test_the_memory_of_decisions_is_bounded() -> None:
 
 
 def test_rules_in_shadow_are_recorded_for_each_call() -> None:
-    """What any of the calls would have met is recorded, once."""
+    """Rules in shadow that any of the calls matches are recorded once."""
     text = """
     version: 1
     name: p
@@ -325,7 +325,7 @@ def test_rules_in_shadow_are_recorded_for_each_call() -> None:
 
 
 def test_a_rule_in_shadow_without_a_score_would_do_what_it_would_do_live() -> None:
-    """It lacks only the score, so live it would hand over to `on_score_error`; that is told."""
+    """A rule in shadow that lacks a score is recorded with `on_score_error`, as if it were live."""
     text = (
         "{version: 1, name: p, on_score_error: {hold: {queue: q}}, default: deliver, rules: "
         "[{name: unsure, when: {confidence: {below: 0.5}}, then: block%s}]}"

@@ -1,4 +1,4 @@
-"""`judge` and `logprobs` in a policy: read, refused, told by `check`, and looked back on."""
+"""`judge` and `logprobs` in a policy: parsing, `check`, replay."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def policy_with(*lines: str) -> Policy:
     ],
 )
 def test_it_is_read(text: str, judge: Judge) -> None:
-    """As it stands there; the model is one that the policy names."""
+    """Both are parsed, and the judge's model is listed among the policy's models."""
     policy = policy_with(f"judge: {text}", "logprobs: true")
     assert (policy.judge, policy.logprobs, policy.needs_score) == (judge, True, True)
     assert [name for name, _ in policy.models] == ["b"]
@@ -60,23 +60,25 @@ def test_it_is_read(text: str, judge: Judge) -> None:
     ],
 )
 def test_a_mistake_is_one_sentence(line: str, message: str) -> None:
-    """With its line, and what would be right."""
+    """A mistake is refused in one sentence with its line and the valid values."""
     with pytest.raises(InvalidDocumentError, match=r"judged\.yaml:5") as caught:
         policy_with(line)
     assert message in str(caught.value)
 
 
 def test_check_says_what_it_does() -> None:
-    """A sentence for whoever pays."""
+    """`check` says which model judges which replies."""
     policy = policy_with("judge: {model: gpt-5-mini, when: {confidence: {below: 0.9}}}")
-    told = "asks gpt-5-mini to judge replies whose confidence is below 0.9, waiting at most 10 s"
-    assert str(policy.judge) == told
+    sentence = (
+        "asks gpt-5-mini to judge replies whose confidence is below 0.9, waiting at most 10 s"
+    )
+    assert str(policy.judge) == sentence
     bare = policy_with("judge: {model: gpt-5-mini}")
     assert "to judge every reply" in str(bare.judge)
 
 
 def test_the_schema_knows_both() -> None:
-    """For editors."""
+    """The JSON Schema has both keys."""
     properties = json_schema()["properties"]
     assert set(properties["judge"]["properties"]) == {"model", "when", "by", "within"}
     assert properties["logprobs"] == {"type": "boolean"}
@@ -98,7 +100,7 @@ KNOWN = Facts(
 
 
 def test_facts_are_kept_as_values() -> None:
-    """What a record says of signals comes back as it was."""
+    """Facts of signals survive being written as values and read."""
     assert facts_from_values(json.loads(json.dumps(facts_as_values(KNOWN))), "x") == KNOWN
 
 
@@ -114,14 +116,14 @@ def test_facts_are_kept_as_values() -> None:
 def test_a_policy_is_judged_by_the_number_that_it_would_have(
     line: str, confidence: float, is_judged: bool
 ) -> None:
-    """What it does not look at moves none of its numbers."""
+    """A policy that ignores a signal is judged by the confidence without it."""
     found = facts_known_to(policy_with(line), KNOWN)
     assert (found.facts.confidence, found.is_judged) == (confidence, is_judged)
     assert found.facts.calibrator == ("c@1" if confidence == 0.4 else "c@1+judge@2")
 
 
 def test_replay_counts_the_calls_and_what_they_gain() -> None:
-    """With their price, and of how many replies the judge's word is not known."""
+    """A replay counts the judge's calls, their cost, and the replies without a known verdict."""
     unknown = replace(
         Facts(0.4, "m", calibrator="c@1"),
     )

@@ -1,4 +1,4 @@
-"""Long policies: only the rules that can match are asked, and what they decide is the same."""
+"""Long policies: only rules that can match are tried, with the same decisions."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def some_facts(of: random.Random) -> Facts:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_long_policy_decides_as_its_rules_one_by_one(seed: int) -> None:
-    """The first rule whose conditions hold decides, those in shadow are noted on the way."""
+    """A long policy decides as its rules one by one, and records those in shadow on the way."""
     of = random.Random(seed)
-    # two conditions a rule, so that some match and most do not
+    # two conditions for each rule, so that some match and most do not
     pairs = [of.sample(WHENS, 2) for _ in range(60)]
     whens = [", ".join(pair) for pair in pairs if len({each.split(":")[0] for each in pair}) == 2]
     shadowed = frozenset(of.sample(range(len(whens)), 8))
@@ -68,7 +68,9 @@ def test_a_long_policy_decides_as_its_rules_one_by_one(seed: int) -> None:
     for _ in range(300):
         facts = some_facts(of)
         if len(facts.tools) > 1:
-            facts.tools = facts.tools[:1]  # how several are judged together is tested elsewhere
+            facts.tools = facts.tools[
+                :1
+            ]  # how several calls are judged together is tested elsewhere
         holding = [rule for rule in policy.rules if rule.when.holds(facts)]
         deciding = [rule for rule in holding if not rule.is_shadow]
         decision = decide(policy, facts)
@@ -84,7 +86,7 @@ def test_a_long_policy_decides_as_its_rules_one_by_one(seed: int) -> None:
 
 
 def test_a_reply_is_asked_for_few_of_a_thousand_rules() -> None:
-    """Those of other teams, models and tools are not looked at again."""
+    """Of a thousand rules only those of the reply's team, model and tools are tried."""
     whens = [f"team: team{n}, confidence: {{below: 0.5}}" for n in range(400)]
     whens += [f"model: 'm{n}-*', confidence: {{below: 0.5}}" for n in range(300)]
     whens += [f"tools: [tool{n}], length: {{below: {n + 1}}}" for n in range(300)]
@@ -98,7 +100,7 @@ def test_a_reply_is_asked_for_few_of_a_thousand_rules() -> None:
 
 
 def test_what_others_write_at_length_is_not_remembered() -> None:
-    """A client's domain or a tool's name of any length takes no memory, and kinds are bounded."""
+    """Long names from clients are not remembered, and the number of kinds is bounded."""
     policy = policy_of([f"team: team{n}" for n in range(20)] + ["domain: law", "tools: ['db.*']"])
     narrowing = RuleCache(policy.rules)
     for n in range(2_000):

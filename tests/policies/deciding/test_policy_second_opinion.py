@@ -1,4 +1,4 @@
-"""A second opinion is read as written, and asked for where a policy says."""
+"""`second_opinion`: parsing, where a policy wants one, and replay."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def wanted(opinion: str, *rules: str) -> SecondOpinion:
     ],
 )
 def test_it_is_read_as_written(opinion: str, expected: SecondOpinion) -> None:
-    """Whom, of which replies, how many, when, and how long."""
+    """A second opinion is parsed: models, condition, number and waiting time."""
     assert wanted(opinion, UNSURE) == expected
 
 
@@ -79,20 +79,20 @@ def test_it_is_read_as_written(opinion: str, expected: SecondOpinion) -> None:
     ],
 )
 def test_a_wrong_one_is_refused(opinion: str, problem: str) -> None:
-    """The first sentence says what is wrong, and where."""
+    """A wrong second opinion is refused with its line and the problem."""
     with pytest.raises(InvalidDocumentError) as caught:
         policy(opinion, UNSURE)
     assert str(caught.value).startswith(f"p.yaml:4: {problem}")
 
 
 def test_near_threshold_needs_a_threshold() -> None:
-    """Rules that look at no confidence have none to be near to."""
+    """`near_threshold` is refused if no rule has a threshold."""
     with pytest.raises(InvalidDocumentError, match="no rule has a threshold of confidence"):
         policy("{from: b, when: near_threshold}", "{name: t, when: {tools: any}, then: hold}")
 
 
 def test_bands_lie_around_thresholds() -> None:
-    """In log-odds, from 1.8 below to 0.9 above; those that touch are one."""
+    """Bands reach from 1.8 below to 0.9 above a threshold in log-odds; touching ones are merged."""
     [band] = bands_around([0.5])
     assert math.log(band.low / (1 - band.low)) == pytest.approx(-1.8, abs=0.05)
     assert math.log(band.high / (1 - band.high)) == pytest.approx(0.9, abs=0.05)
@@ -101,7 +101,7 @@ def test_bands_lie_around_thresholds() -> None:
 
 
 def test_a_certified_threshold_moves_the_band() -> None:
-    """Where a rule goes by a certificate, the band is around what that proves now."""
+    """A certificate moves the band to the certified threshold."""
     sure = "{name: sure, when: {confidence: {max_error: 0.05}}, then: deliver}"
     text = f"version: 1\nname: p\ncertificate: c.json\nrules: [{sure}]\ndefault: hold\n"
     plain = parse_policy(f"{text}second_opinion: {{from: b, when: near_threshold}}\n", "p.yaml")
@@ -114,12 +114,12 @@ def test_a_certified_threshold_moves_the_band() -> None:
 
 
 def test_a_reply_without_a_score_is_not_asked_about() -> None:
-    """An opinion changes a number, and there is none."""
+    """No opinion is wanted on a reply without a score."""
     assert not wanted("{from: b}").is_wanted(Facts(None, "m"))
 
 
 def test_who_answered_is_asked_last() -> None:
-    """Others come first, in turn; alone it is asked again."""
+    """The model that answered is asked only after the others."""
     assert wanted("{from: [a, b, c], n: 3}").models_for({"a"}) == ("b", "c", "b")
     assert wanted("{from: a}").models_for({"a"}) == ("a",)
 
@@ -143,7 +143,7 @@ EXCHANGES = [
 
 
 def test_replay_knows_what_was_heard() -> None:
-    """A policy that asks is judged with what others said, one that does not without."""
+    """A replay uses recorded opinions only for a policy that asks for opinions."""
     asking = policy("{from: b, when: {confidence: {between: [0.4, 0.6]}}}", UNSURE)
     plain = parse_policy(f"version: 1\nname: q\ndefault: deliver\nrules: [{UNSURE}]\n", "q.yaml")
     found = replay(asking, EXCHANGES, before=plain)
@@ -155,7 +155,7 @@ def test_replay_knows_what_was_heard() -> None:
 
 
 def test_replay_says_where_nobody_was_asked() -> None:
-    """Where a wider band would ask, what others would say is not known, and that is told."""
+    """A replay says for how many replies the opinions are unknown."""
     found = replay(
         policy("{from: b, n: 2}", UNSURE, more="costs: {second_opinion: 0.5}\n"), EXCHANGES
     )
@@ -164,20 +164,20 @@ def test_replay_says_where_nobody_was_asked() -> None:
 
 
 def test_what_an_escalation_heard_is_no_second_opinion() -> None:
-    """A policy that asks nobody is judged by the number without others, under its own name."""
+    """A policy without opinions is judged by the number without them, and its calibrator."""
     plain = parse_policy("{version: 1, name: q, default: deliver}", "q.yaml")
     facts = facts_known_to(plain, EXCHANGES[0].facts).facts
     assert (facts.confidence, facts.calibrator, facts.opinions) == (0.45, "c@1", ())
 
 
 def test_facts_of_opinions_survive_the_record() -> None:
-    """As values and back they are the same."""
+    """Facts of opinions survive being written as values and read."""
     facts = EXCHANGES[0].facts
     assert facts_from_values(facts_as_values(facts), "here") == facts
 
 
 def test_the_sentence_says_whom_when_and_how_long() -> None:
-    """What `pinocchio check` prints."""
+    """`pinocchio check` says whom it asks, about what, and how long it waits."""
     found = str(wanted("{from: b, when: {confidence: {between: [0.3, 0.9]}}}", UNSURE))
     assert found == (
         "asks b for a second opinion about replies whose confidence is from 0.3 below 0.9, after "

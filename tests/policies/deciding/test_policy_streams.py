@@ -1,4 +1,4 @@
-"""Streams: buffered where the policy could do anything but deliver, live otherwise."""
+"""Streams: buffered if the policy may do anything but deliver, live otherwise."""
 
 from __future__ import annotations
 
@@ -112,13 +112,13 @@ SURE = "{name: sure, when: {confidence: {at_least: 0.9}}, then: deliver}"
 def test_a_stream_waits_where_a_rule_could_still_act(
     policy: Policy, expected: StreamMode, report: list[str]
 ) -> None:
-    """The mode of a plain gpt stream and the report that `check` prints agree with the rules."""
+    """A stream waits only if a rule could still act, and the report of `check` agrees."""
     assert stream_mode(policy, model="gpt-5.6") == expected
     assert stream_report(policy) == report
 
 
 def test_the_mode_follows_model_domain_and_tags() -> None:
-    """A rule that the request excludes makes nobody wait."""
+    """A rule that the request's model, domain or tags exclude makes no stream wait."""
     policy = policy_with(
         "{name: one, when: {model: 'a*', domain: law, tags: [x]}, then: hold}",
     )
@@ -176,13 +176,13 @@ def test_the_mode_follows_model_domain_and_tags() -> None:
 def test_streams_wait_for_what_can_change_them(
     policy: Policy, expected: StreamMode, report: list[str]
 ) -> None:
-    """Asking several times and notices buffer; annotations and rules in shadow do not."""
+    """Asking several times and notices buffer streams; annotations and rules in shadow do not."""
     assert stream_mode(policy, model="gpt-5.6") == expected
     assert stream_report(policy) == report
 
 
 def test_team_and_key_are_known_before_there_is_a_reply() -> None:
-    """Streams of others than the rule is about pass through."""
+    """A rule on team and key buffers only their streams."""
     policy = policy_with("{name: law, when: {team: law, key: 'k*'}, then: block}")
     assert stream_mode(policy, model="m", team="law", key="k1").mode == "buffer"
     assert stream_mode(policy, model="m", team="law", key="ci") == LIVE
@@ -190,7 +190,7 @@ def test_team_and_key_are_known_before_there_is_a_reply() -> None:
 
 
 def test_only_the_first_rule_for_a_scope_is_reported() -> None:
-    """A line that could never be the first to fit would only confuse."""
+    """The report has only the first rule for a scope."""
     policy = policy_with(HOLD_CLAUDE, HOLD_CLAUDE.replace("claude tools", "again"))
     assert len(stream_report(policy)) == 2
 
@@ -241,10 +241,7 @@ streams = st.builds(
 
 @given(policies, streams)
 def test_a_live_stream_is_always_delivered(policy: Policy, facts: Facts) -> None:
-    """Whatever the reply turns out to be, a stream that went out live needed nothing else.
-
-    Nor did the text of one whose tool calls wait.
-    """
+    """A live stream is always delivered, and so is the text of one whose tool calls wait."""
     mode = stream_mode(policy, model=facts.model, domain=facts.domain, tags=facts.tags)
     if mode.mode == "passthrough" or (mode.mode == "buffer_tools" and not facts.tools):
         assert decide(policy, facts).applied.name == "deliver"

@@ -1,4 +1,4 @@
-"""Loading: a policy file is read whole and strictly, or refused with all that is wrong."""
+"""Loading: a policy file is read strictly and refused with all its problems."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def with_rules(rules: str) -> str:
 
 
 def test_the_least_policy_enforces_and_holds_on_score_errors() -> None:
-    """Version, name and default are enough; the rest has safe defaults."""
+    """Version, name and default are enough; other keys have safe defaults."""
     policy = parse_policy(MINIMAL, "p.yaml")
     assert policy == Policy(1, "p", "enforce", Hold(), (), Deliver(), policy.digest)
     assert policy.is_enforced
@@ -53,18 +53,18 @@ def test_the_least_policy_enforces_and_holds_on_score_errors() -> None:
     ],
 )
 def test_on_score_error_defaults_by_mode(lines: str, action: object) -> None:
-    """A missing score holds under enforce and changes nothing in shadow, unless said otherwise."""
+    """`on_score_error` holds in enforce mode and delivers in shadow mode, unless it is set."""
     assert parse_policy(f"{MINIMAL}{lines}\n", "p.yaml").on_score_error == action
 
 
 @pytest.mark.parametrize("rules", ["rules: []", "rules:", ""])
 def test_rules_may_be_empty(rules: str) -> None:
-    """A policy may consist of its default alone."""
+    """Rules may be empty."""
     assert parse_policy(MINIMAL + rules, "p.yaml").rules == ()
 
 
 def test_all_problems_of_a_file_are_reported_with_their_lines() -> None:
-    """One reading finds everything, in the order of the lines."""
+    """All problems of a file are reported with their lines, in order."""
     assert problems_of("""\
         version: 2
         name: Help Desk
@@ -165,12 +165,12 @@ def test_all_problems_of_a_file_are_reported_with_their_lines() -> None:
     ],
 )
 def test_a_wrong_policy_is_refused_with_one_sentence(text: str, problem: str) -> None:
-    """The sentence names file, line and what may stand there."""
+    """A wrong policy is refused in one sentence with its line and the valid values."""
     assert problems_of(text) == [f"helpdesk.yaml:{problem}"]
 
 
 def test_every_rule_behind_a_catch_all_is_unreachable() -> None:
-    """A rule without conditions is fine at the end and nowhere else."""
+    """Every rule after one without conditions is refused."""
     last = with_rules("""\
         - {name: some, when: {n: 1}, then: hold}
         - {name: all, then: hold}
@@ -180,7 +180,7 @@ def test_every_rule_behind_a_catch_all_is_unreachable() -> None:
 
 
 def test_a_misspelt_when_is_not_taken_for_a_catch_all() -> None:
-    """Only what is wrong is reported, not what follows from it."""
+    """A misspelt `when` is reported, and the rules after it are not called unreachable."""
     assert problems_of(
         with_rules("""\
             - {name: a, whn: {n: 1}, then: hold}
@@ -190,7 +190,7 @@ def test_a_misspelt_when_is_not_taken_for_a_catch_all() -> None:
 
 
 def test_what_follows_from_a_wrong_value_is_not_reported() -> None:
-    """A stand-in for a wrong number contradicts nothing."""
+    """A wrong value is reported once, without the errors that follow from it."""
     when = "when: {confidence: {at_least: 0.9, below: 70}, length: {at_least: 9, below: x}}"
     assert problems_of(with_rules(f"- {{name: a, {when}, then: hold}}")) == [
         "helpdesk.yaml:5: confidence is a probability, 0 to 1; did you mean 0.7?",
@@ -199,7 +199,7 @@ def test_what_follows_from_a_wrong_value_is_not_reported() -> None:
 
 
 def test_the_digest_follows_the_meaning_of_the_file() -> None:
-    """Comments, layout and key order keep the digest; any value changes it."""
+    """The digest depends on the values, not on comments, layout or the order of keys."""
     digest = parse_policy(MINIMAL, "p.yaml").digest
     assert len(digest) == 8
     assert int(digest, 16) >= 0
@@ -209,7 +209,7 @@ def test_the_digest_follows_the_meaning_of_the_file() -> None:
 
 
 def test_a_policy_is_immutable() -> None:
-    """What requests share cannot be changed under them."""
+    """A policy cannot be changed, and equal policies have equal hashes."""
     policy = parse_policy(MINIMAL, "p.yaml")
     with pytest.raises(AttributeError):
         policy.mode = "shadow"  # type: ignore[misc]
@@ -217,14 +217,14 @@ def test_a_policy_is_immutable() -> None:
 
 
 def test_a_policy_is_loaded_from_a_path(tmp_path: Path) -> None:
-    """A path is a Path or a string that does not look like a pack's name."""
+    """A policy is loaded from a Path or from a string that looks like a path."""
     path = tmp_path / "mine.yaml"
     path.write_text(MINIMAL)
     assert load_policy(path) == load_policy(str(path)) == parse_policy(MINIMAL, "p.yaml")
 
 
 def test_an_unknown_pack_names_the_nearest_and_lists_all() -> None:
-    """A typo in a pack's name is answered with the names there are."""
+    """An unknown pack is refused with the nearest name and all names."""
     with pytest.raises(InvalidDocumentError) as caught:
         load_policy("helpdsk")
     assert str(caught.value) == (
@@ -238,7 +238,7 @@ def test_an_unknown_pack_names_the_nearest_and_lists_all() -> None:
 
 
 def test_a_missing_file_is_a_problem_too() -> None:
-    """Whatever cannot be loaded is the one error of the package."""
+    """A missing file is refused with InvalidDocumentError."""
     with pytest.raises(InvalidDocumentError, match=r"^none\.yaml: there is no such file$"):
         load_policy("none.yaml")
 
@@ -253,13 +253,13 @@ def test_a_missing_file_is_a_problem_too() -> None:
     ],
 )
 def test_a_rule_name_becomes_a_slug(name: str, label: str) -> None:
-    """Any language's rule names end up readable or at least distinct."""
+    """A rule's name in any language becomes a distinct label."""
     assert slug(name) == label
 
 
 @given(st.text())
 def test_a_slug_is_safe_in_a_header(name: str) -> None:
-    """Whatever the name, its slug is made of a-z, 0-9, _ and inner dashes."""
+    """A label has only a-z, 0-9, `_` and inner dashes."""
     label = slug(name)
     assert set(label) <= set("abcdefghijklmnopqrstuvwxyz0123456789_-")
     assert not label.startswith("-")
@@ -286,7 +286,7 @@ junk = st.recursive(
 
 @given(st.fixed_dictionaries({}, optional=dict.fromkeys(("version", "name", "rules"), junk)), junk)
 def test_any_document_gives_a_policy_or_one_kind_of_error(keys: dict[str, str], when: str) -> None:
-    """However wrong the values, reading ends in a policy or in problems with lines."""
+    """Any values give a policy or problems with lines."""
     fixed = {"version": "1", "name": "p", "default": when} | keys
     fixed.setdefault("rules", f"[{{name: a, when: {when}, then: {when}}}]")
     text = "".join(f"{key}: {value}\n" for key, value in fixed.items())

@@ -1,4 +1,4 @@
-"""The JSON Schema of policies says what the reader says, as far as a schema can."""
+"""The JSON Schema of policies agrees with the parser, as far as a schema can."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ VALIDATOR = Draft202012Validator(SCHEMA)
 
 
 def test_the_schema_is_one() -> None:
-    """It is valid itself and survives JSON."""
+    """The schema is valid and survives JSON."""
     Draft202012Validator.check_schema(SCHEMA)
     assert json.loads(json.dumps(SCHEMA)) == SCHEMA
 
 
 @given(documents())
 def test_what_the_reader_accepts_is_valid(document: Values) -> None:
-    """Every policy that can be drawn is read, and valid."""
+    """Every policy that the parser accepts is valid."""
     parsed(document)
     VALIDATOR.validate(document)
 
 
 @pytest.mark.parametrize("name", pack_names())
 def test_the_packs_are_valid(name: str) -> None:
-    """What ships passes an editor's check."""
+    """The shipped packs are valid."""
     VALIDATOR.validate(load_document(load_policy(name).source).value)
 
 
@@ -52,7 +52,7 @@ def places(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("key", ["rules", "costs"])
 def test_a_key_with_nothing_in_it_is_valid(key: str) -> None:
-    """As where every line under it is commented out: the reader takes it for empty."""
+    """A key without a value is valid and read as empty."""
     document = {"version": 1, "name": "p", "default": "hold", key: None}
     parsed(document)
     VALIDATOR.validate(document)
@@ -60,7 +60,7 @@ def test_a_key_with_nothing_in_it_is_valid(key: str) -> None:
 
 @given(st.data())
 def test_what_the_schema_refuses_the_reader_refuses(data: st.DataObject) -> None:
-    """With any one value of a policy replaced by something else, a red mark is never wrong."""
+    """A policy with one replaced value that the schema refuses is refused by the parser too."""
     document = deepcopy(data.draw(documents(rules_at_most=2)))
     *way, last = data.draw(st.sampled_from(places(document)))
     parent = document
@@ -98,5 +98,5 @@ def test_what_the_schema_refuses_the_reader_refuses(data: st.DataObject) -> None
     ],
 )
 def test_common_mistakes_are_marked(document: Values) -> None:
-    """Missing, misspelt and impossible values are marked in an editor."""
+    """Missing, misspelt and impossible values are invalid."""
     assert not VALIDATOR.is_valid(document)

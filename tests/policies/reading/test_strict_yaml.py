@@ -1,4 +1,4 @@
-"""Strict YAML: plain values with their lines, and a sentence for everything else."""
+"""Strict YAML: plain values with their lines, and a clear refusal of everything else."""
 
 from __future__ import annotations
 
@@ -125,25 +125,25 @@ def test_a_value_is_what_it_looks_like(text: str, value: Value) -> None:
     ],
 )
 def test_what_could_mislead_is_refused_with_its_line(text: str, problems: list[str]) -> None:
-    """Every refusal names file and line, and one file's problems come together."""
+    """Misleading YAML is refused with file and line, all problems at once."""
     assert refusal_of(text) == problems
 
 
 @pytest.mark.parametrize("opening", ["[", "{a: ", "- ", "[{a: "])
 def test_deep_nesting_is_a_problem_and_no_recursion_error(opening: str) -> None:
-    """Nesting is cut off at a fixed depth, however hostile the document."""
+    """Deep nesting is refused at a fixed depth, without a RecursionError."""
     assert refusal_of(opening * 5000)[-1] == f"f.yaml:1: nested more than {MAX_DEPTH} levels deep"
 
 
 def test_nesting_up_to_the_limit_is_fine() -> None:
-    """The limit refuses nothing that it allows."""
+    """Nesting up to the limit is read."""
     text = "[" * MAX_DEPTH + "]" * MAX_DEPTH
     assert value_of(text) != []
     assert refusal_of(f"[{text}]")
 
 
 def test_lines_point_at_keys_and_items() -> None:
-    """A location gives the line of its key or item, or of the nearest ancestor there is."""
+    """A location has the line of its key or item, or of the nearest existing ancestor."""
     document = parse_document(
         dedent("""\
         # a comment
@@ -197,19 +197,19 @@ ENV = {"HOST": "example.com", "PORT": "8001", "EMPTY": "", "FLAG": "true", "WORD
     ],
 )
 def test_environment_variables_are_substituted_in_values(text: str, value: Value) -> None:
-    """An unquoted lone substitution is read by YAML's rules, all others give text."""
+    """An unquoted lone variable is read by YAML's rules; any other substitution gives text."""
     parsed = value_of(text, ENV)
     assert parsed == value
     assert type(parsed) is type(value)
 
 
 def test_without_an_environment_nothing_is_substituted() -> None:
-    """Policies are loaded without one: there `${PORT}` is ordinary text."""
+    """Without an environment `${PORT}` is ordinary text."""
     assert value_of("a: ${PORT}") == {"a": "${PORT}"}
 
 
 def test_a_substituted_value_is_never_parsed_as_yaml_structure() -> None:
-    """An environment variable can change a value, never the shape of the document."""
+    """A substituted value is never parsed as YAML structure."""
     assert value_of("a: ${X}", {"X": "1\nb: 2"}) == {"a": "1\nb: 2"}
 
 
@@ -242,7 +242,7 @@ def test_a_substitution_that_fails_is_a_problem(text: str, problem: str) -> None
 
 
 def test_a_file_is_read_as_utf_8(tmp_path: Path) -> None:
-    """A good file gives its value, whatever its line ends."""
+    """A file is read as UTF-8 with any line ends."""
     path = tmp_path / "good.yaml"
     path.write_bytes("a: schön\r\nb: 2\r\n".encode())
     document = load_document(path)
@@ -273,7 +273,7 @@ def test_a_file_that_cannot_be_read_is_one_clear_problem(tmp_path: Path) -> None
 
 
 def test_text_over_the_limit_is_refused_too() -> None:
-    """The bound holds for text that never was a file."""
+    """Text over the limit is refused like a file."""
     assert refusal_of(" " * (MAX_BYTES + 1)) == ["f.yaml: the document is larger than 1 MB"]
 
 
@@ -282,7 +282,7 @@ def test_text_over_the_limit_is_refused_too() -> None:
     [("blow", "below"), ("at_last", "at_least"), ("zzz", None), ("x" * 100_000, None)],
 )
 def test_nearest_names_what_was_probably_meant(name: str, meant: str | None) -> None:
-    """Close names are suggested, far ones are not."""
+    """The nearest name is suggested if it is close enough."""
     assert nearest(name, ["below", "at_least", "between"]) == meant
 
 
@@ -300,7 +300,7 @@ yaml_like = st.lists(st.sampled_from((*STRUCTURE, *REFUSED, *SCALARS, *ODDITIES)
 @example('"\\UFFFFFFFF"')
 @example('"\\U00110000"')
 def test_any_text_gives_a_document_or_one_kind_of_error(text: str) -> None:
-    """Nothing but InvalidDocumentError leaves the parser, and every problem has a place."""
+    """Any text gives a document or an InvalidDocumentError with lines."""
     problems: tuple[Problem, ...] = ()
     try:
         parse_document(text, "f.yaml", {})
@@ -309,9 +309,9 @@ def test_any_text_gives_a_document_or_one_kind_of_error(text: str) -> None:
     assert all(problem.line > 0 for problem in problems)
 
 
-# beyond U+FFFF json.dumps writes surrogates, which are refused
+# Beyond U+FFFF json.dumps writes surrogates, which are refused.
 json_text = st.text(st.characters(codec="utf-8", max_codepoint=0xFFFF))
-# YAML reads a key of at most 1,024 characters, and an escape has six
+# YAML reads a key of at most 1,024 characters, and an escape has six.
 json_key = st.text(st.characters(codec="utf-8", max_codepoint=0xFFFF), max_size=150)
 json_like = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**12), 10**12) | json_text,
@@ -322,5 +322,5 @@ json_like = st.recursive(
 
 @given(json_like)
 def test_json_reads_as_what_it_says(value: Value) -> None:
-    """JSON is YAML: what json.dumps writes comes back as the same value."""
+    """What json.dumps writes is read as the same value."""
     assert value_of(json.dumps(value)) == value

@@ -1,4 +1,4 @@
-"""Explanations: every rule with the conditions that did not hold, in words."""
+"""Explanations: every rule with its outcome and reasons, in words."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def text(confidence: float | None, *tools: str, **more: Any) -> list[str]:
 
 
 def test_each_rule_is_told_with_what_became_of_it() -> None:
-    """Not matched and why, in shadow, matched, and what was not evaluated any more."""
+    """Each rule has its outcome: not matched and why, in shadow, matched, or not evaluated."""
     assert text(0.41) == [
         "helpdesk/unsure@digest: clarify",
         "    no  mail: no tool call matches",
@@ -41,7 +41,7 @@ def test_each_rule_is_told_with_what_became_of_it() -> None:
 
 
 def test_the_default_is_told_too() -> None:
-    """Where no rule matches, every reason is there."""
+    """If no rule matches, every reason is given, and then the default."""
     assert text(0.9, domain="tax") == [
         "helpdesk/default@digest: deliver",
         "    no  mail: no tool call matches",
@@ -53,7 +53,7 @@ def test_the_default_is_told_too() -> None:
 
 
 def test_a_missing_score_is_told() -> None:
-    """The rule that needed it, and what was done instead."""
+    """A missing score is named with its rule and the action of `on_score_error`."""
     assert text(None, "send_email")[:2] == [
         "helpdesk/on_score_error@digest: hold",
         "     ?  mail: needs a score, so on_score_error: hold",
@@ -61,7 +61,7 @@ def test_a_missing_score_is_told() -> None:
 
 
 def test_parallel_calls_are_told_one_by_one() -> None:
-    """Each call has a decision of its own."""
+    """Each of several calls has its own decision."""
     lines = text(0.9, "search", "send_email")
     assert lines[0] == "helpdesk/mail@digest: hold"
     assert "call of search alone: deliver" in lines
@@ -92,7 +92,7 @@ def test_parallel_calls_are_told_one_by_one() -> None:
     ],
 )
 def test_every_condition_says_why_it_does_not_hold(when: str, reason: str) -> None:
-    """One sentence with the fact and what was asked of it."""
+    """A condition that does not hold gives the fact and the wanted value in one sentence."""
     policy = parse_policy(
         f"version: 1\nname: p\nrules: [{{name: r, when: {{{when}}}, then: hold}}]\ndefault: hold",
         "p.yaml",
@@ -135,7 +135,7 @@ def test_every_condition_says_why_it_does_not_hold(when: str, reason: str) -> No
     ],
 )
 def test_every_condition_says_why_it_holds(when: str, reasons: tuple[str, ...]) -> None:
-    """Which pattern matched which call, which number lies where."""
+    """A condition that holds names the matching pattern, call or number."""
     policy = parse_policy(
         f"version: 1\nname: p\nrules: [{{name: r, when: {{{when}}}, then: hold}}]\ndefault: hold",
         "p.yaml",
@@ -148,7 +148,7 @@ def test_every_condition_says_why_it_holds(when: str, reasons: tuple[str, ...]) 
 
 
 def test_a_policy_in_shadow_says_that_it_delivered() -> None:
-    """What was decided was not done."""
+    """A policy in shadow says that the reply is delivered."""
     policy = parse_policy("version: 1\nname: p\nmode: shadow\ndefault: block", "p.yaml")
     assert (
         str(explain(policy, Facts(0.5, "m")))

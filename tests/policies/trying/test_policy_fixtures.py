@@ -40,7 +40,7 @@ def write(path: Path, text: str) -> Path:
 
 
 def test_findings_are_facts_of_fixtures(tmp_path: Path) -> None:
-    """Support, basis and the others are read, and written back as they were."""
+    """Findings such as support and basis are read from fixtures and written back unchanged."""
     path = write(
         tmp_path / "a.yaml",
         """
@@ -72,7 +72,7 @@ def test_findings_are_facts_of_fixtures(tmp_path: Path) -> None:
 
 
 def test_a_decision_as_expected_has_no_differences(tmp_path: Path) -> None:
-    """`expect` says as much as matters: a word, or options of the action."""
+    """`expect` may be a word or some options of the action."""
     path = write(
         tmp_path / "a.yaml",
         """
@@ -92,7 +92,7 @@ def test_a_decision_as_expected_has_no_differences(tmp_path: Path) -> None:
 
 
 def test_a_difference_is_told_with_its_place_and_why(tmp_path: Path) -> None:
-    """A person sees what was expected, what came, and which rules led there."""
+    """A difference shows the expected and the actual decision, and the rules that led there."""
     path = write(
         tmp_path / "a.yaml",
         "name: mail goes out\nfacts: {confidence: 0.95, model: m, tools: [send_email]}\n"
@@ -109,7 +109,7 @@ def test_a_difference_is_told_with_its_place_and_why(tmp_path: Path) -> None:
 
 
 def test_a_recorded_exchange_is_a_fixture(tmp_path: Path) -> None:
-    """Facts and decision as a record keeps them, in JSON, are read back and agree."""
+    """A recorded exchange in JSON is a valid fixture."""
     facts = Facts(0.3, "m", tools=(ToolCall("t", "not JSON"),), tags=frozenset("x"), length=7)
     recorded = {
         "name": "recorded",
@@ -160,7 +160,7 @@ def test_a_recorded_exchange_is_a_fixture(tmp_path: Path) -> None:
 def test_a_wrong_fixture_is_refused_with_one_sentence(
     tmp_path: Path, text: str, problem: str
 ) -> None:
-    """File, line and what may stand there."""
+    """A wrong fixture is refused in one sentence with file, line and the valid values."""
     path = write(tmp_path / "a.yaml", text)
     with pytest.raises(InvalidDocumentError) as caught:
         load_fixtures(path)
@@ -168,7 +168,7 @@ def test_a_wrong_fixture_is_refused_with_one_sentence(
 
 
 def test_a_folder_without_fixtures_is_refused(tmp_path: Path) -> None:
-    """Nothing checked is nothing passed."""
+    """A folder without fixtures is refused."""
     with pytest.raises(InvalidDocumentError, match="there are no fixtures here"):
         load_fixtures(tmp_path)
     with pytest.raises(InvalidDocumentError, match="there is no such file"):

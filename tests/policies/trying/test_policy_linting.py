@@ -1,4 +1,4 @@
-"""Warnings: what is suspicious in a policy that can be used."""
+"""Warnings about suspicious parts of valid policies."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def when(conditions: str, then: str = "hold", more: str = "") -> str:
     ],
 )
 def test_ordinary_policies_are_not_warned_about(rules: list[str]) -> None:
-    """Steps of a ladder, exceptions before the rule, and whatever is not certain."""
+    """Ordinary policies give no warning: ladders, exceptions before a rule, uncertain cases."""
     messages = [each for each in warnings_of(*rules) if "can never match" in each]
     assert messages == []
 
@@ -62,7 +62,7 @@ def test_ordinary_policies_are_not_warned_about(rules: list[str]) -> None:
     ],
 )
 def test_a_rule_that_can_never_match_is_warned_about(rules: list[str], shadowing: str) -> None:
-    """The warning names the rule and those that leave it nothing."""
+    """A rule that can never match gives a warning that names the rules before it."""
     line, name = 3 + len(rules), "abcdef"[len(rules) - 1]
     they = "decide" if "rules" in shadowing else "decides"
     expected = f"p.yaml:{line}: rule {name!r} can never match: {shadowing} {they} before it"
@@ -70,14 +70,14 @@ def test_a_rule_that_can_never_match_is_warned_about(rules: list[str], shadowing
 
 
 def test_the_same_conditions_with_another_action_contradict() -> None:
-    """That is said in so many words, as one of the two is a mistake."""
+    """Two rules with the same conditions and different actions give a warning."""
     assert warnings_of(when("tags: x"), when("tags: x", "block")) == [
         "p.yaml:5: rule 'b' can never match: rule 'a' has the same conditions and another action"
     ]
 
 
 def test_bands_that_cut_into_each_other_are_warned_about() -> None:
-    """There the order of the rules decides, which may not be meant."""
+    """Overlapping bands of confidence give a warning that names the first rule."""
     assert warnings_of(
         when("confidence: {between: [0.2, 0.5]}"),
         when("confidence: {between: [0.4, 0.7]}", "clarify"),
@@ -87,7 +87,7 @@ def test_bands_that_cut_into_each_other_are_warned_about() -> None:
 
 
 def test_stricter_treatment_of_surer_replies_is_warned_about() -> None:
-    """Where only the confidence differs, the surer reply should not fare worse."""
+    """A rule that treats surer replies more strictly gives a warning."""
     assert warnings_of(
         when("confidence: {at_least: 0.8}"), when("confidence: {below: 0.5}", "deliver")
     ) == [
@@ -117,14 +117,14 @@ def test_stricter_treatment_of_surer_replies_is_warned_about() -> None:
     ],
 )
 def test_escalations_in_a_circle_are_warned_about(rules: list[str], message: str) -> None:
-    """Asking a model that is escalated to the one that was unsure gains nothing."""
+    """Escalations in a circle give a warning."""
     assert warnings_of(*rules) == [
         f"p.yaml:4: rule 'a' escalates in a circle: {message} in a rule above it"
     ]
 
 
 def test_a_rule_above_ends_a_circle() -> None:
-    """What is decided above never reaches the escalation, whether by name or by confidence."""
+    """A rule above that decides before the escalation ends a circle."""
     escalating = when("model: a*, confidence: {below: 0.5}", "{escalate: {to: a2}}")
     assert warnings_of(when("model: a2", "deliver"), escalating) == []
     sure = when("model: a2, confidence: {at_least: 0.2}", "deliver")
@@ -132,7 +132,7 @@ def test_a_rule_above_ends_a_circle() -> None:
 
 
 def test_escalations_upwards_are_fine() -> None:
-    """A chain that ends is no circle."""
+    """A chain of escalations gives no warning."""
     first, second = (
         when("model: a", "{escalate: {to: b}}"),
         when("model: b", "{escalate: {to: c}}"),
@@ -141,7 +141,7 @@ def test_escalations_upwards_are_fine() -> None:
 
 
 def test_tools_that_nobody_has_are_warned_about() -> None:
-    """With the known tools given, each pattern should be about one of them."""
+    """With a list of known tools, a pattern that matches none gives a warning."""
     rules = [when("tools: [send_emial, 'db.*', 'x*']")]
     known = ("send_email", "db.delete")
     assert warnings_of(*rules, tools=known) == [
@@ -164,12 +164,12 @@ def test_tools_that_nobody_has_are_warned_about() -> None:
     ],
 )
 def test_replies_that_do_not_suit_are_warned_about(rule: str, message: str) -> None:
-    """Prose for an agent, and a status for a stream that has none left."""
+    """A held answer that does not suit its reply gives a warning."""
     (warning,) = warnings_of(rule)
     assert message in warning
 
 
 @pytest.mark.parametrize("name", pack_names())
 def test_the_packs_give_no_warnings(name: str) -> None:
-    """What ships is an example of how to write one."""
+    """The shipped packs give no warnings."""
     assert lint(load_policy(name)) == []

@@ -1,4 +1,4 @@
-"""What a policy may have decided where the record lacks facts: no fact is taken as matched."""
+"""Possible decisions where a record lacks facts: a missing fact never counts as matched."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def actions(*names: str, confidence: float | None = 0.9) -> list[str]:
 
 
 def test_only_rules_on_what_is_lacking_are_open() -> None:
-    """A name that does not match rules a rule out, and one without arguments decides."""
+    """Only rules on missing facts are open; a name that does not match excludes a rule."""
     assert actions() == ["deliver"]
     assert actions("search") == ["deliver"]
     assert actions("delete_row") == ["hold"]
@@ -52,13 +52,13 @@ def test_only_rules_on_what_is_lacking_are_open() -> None:
 
 
 def test_without_a_score_a_rule_that_needs_one_decides_by_on_score_error() -> None:
-    """As when it was live."""
+    """Without a score a rule that needs one gives way to `on_score_error`, as live."""
     found = possible_decisions(GATE, facts("pay_bill", confidence=None), ARGUMENTS)
     assert [each.rule for each in found] == ["large", "on_score_error"]
 
 
 def test_what_the_same_version_decided_is_no_question() -> None:
-    """The label in the record picks one; another version's label picks none."""
+    """A label of the same policy version picks its decision; another version's picks none."""
     for amount in (5, 50):
         whole = decide(GATE, facts("pay_bill", arguments=json.dumps({"amount": amount})))
         assert [
@@ -70,7 +70,7 @@ def test_what_the_same_version_decided_is_no_question() -> None:
 
 @pytest.mark.parametrize("pack", ["agent-tools", "helpdesk", "finance"])
 def test_the_truth_is_among_what_is_possible(pack: str) -> None:
-    """Whatever the arguments were: tried on calls of all kinds, alone and in twos."""
+    """The true decision is always among the possible ones."""
     policy = load_policy(pack)
     names = ("transfer_money", "run_sql", "bash", "get_weather", "refund_order", "http_request")
     texts = ("{}", '{"amount": 5000}', '{"sql": "DROP TABLE t"}', "[", '{"method": "POST"}')
@@ -85,7 +85,7 @@ def test_the_truth_is_among_what_is_possible(pack: str) -> None:
 
 
 def test_a_replay_gives_a_range_and_keeps_recorded_decisions() -> None:
-    """13 replies of which 2 were delivered: that, or from none to all that is open."""
+    """A replay gives a range where decisions are open, and keeps recorded ones."""
     others = parse_policy(TEXT.replace("above: 9", "above: 99"), "gate.yaml")
     amounts = [50] * 11 + [5] * 2
     read = [
@@ -108,7 +108,7 @@ def test_a_replay_gives_a_range_and_keeps_recorded_decisions() -> None:
 
 
 def test_money_has_two_ends_where_it_cannot_be_told() -> None:
-    """The cheapest and the dearest of what is possible."""
+    """Cost has a lower and an upper end where decisions are open."""
     text = TEXT.replace("then: block}", "then: hold}") + "costs: {deliver: 1, manual: 10}\n"
     after = replay(parse_policy(text, "p"), [Exchange(facts("pay_x"), lacks=ARGUMENTS)] * 3).after
     assert (after.cost, after.most_cost) == (3, 30)

@@ -1,4 +1,4 @@
-"""Promoting: one word of a policy's file changes, and nothing else about the policy."""
+"""Promoting a policy or rule changes one word of its file."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ default: deliver    # shadow: true
 )
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
 def test_one_word_changes(rule: str | None, old: str, new: str, line_end: str) -> None:
-    """Comments, layout and line ends stay."""
+    """One word changes; comments, layout and line ends do not."""
     text = POLICY.replace("\n", line_end)
     assert promote(text, "desk.yaml", rule) == text.replace(old, new)
 
 
 def test_of_several_rules_on_a_line_the_right_one_is_promoted() -> None:
-    """The place is found by what it means."""
+    """Of several rules on a line the named one is promoted."""
     one = "{name: a, when: {n: 1}, then: hold, shadow: true}"
     two = one.replace("name: a", "name: b").replace("n: 1", "n: 2")
     text = f"version: 1\nname: p\nrules: [{one}, {two}]\ndefault: deliver\n"
@@ -47,7 +47,7 @@ def test_of_several_rules_on_a_line_the_right_one_is_promoted() -> None:
 
 
 def test_a_rule_named_like_the_key_confuses_nobody() -> None:
-    """What looks like the key inside a text is left alone."""
+    """Text that looks like the key is not changed."""
     text = (
         "version: 1\nname: p\nrules:\n"
         '  - {name: "shadow: true", when: {n: 1}, then: hold, shadow: true}\ndefault: deliver\n'
@@ -74,13 +74,13 @@ def test_a_rule_named_like_the_key_confuses_nobody() -> None:
     ],
 )
 def test_what_cannot_be_promoted_is_one_sentence(rule: str | None, text: str, problem: str) -> None:
-    """Nothing is half done."""
+    """An impossible promotion is refused in one sentence."""
     with pytest.raises(ValueError, match=problem.replace("?", r"\?")):
         promote(text, "desk.yaml", rule)
 
 
 def test_a_promotion_that_makes_no_policy_is_refused() -> None:
-    """A rule for everything hides those below once it is live."""
+    """A promotion that makes the policy invalid is refused."""
     rules = "[{name: all, then: hold, shadow: true}, {name: b, when: {n: 1}, then: block}]"
     with pytest.raises(InvalidDocumentError, match="can never match"):
         promote(f"version: 1\nname: p\nrules: {rules}\ndefault: deliver\n", "p.yaml", "all")

@@ -1,4 +1,4 @@
-"""Replay: what a policy would have done, beside another one, with errors, reviews and money."""
+"""Replay: a policy's decisions on recorded exchanges, with errors, reviews and cost."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ EXCHANGES = [
 
 
 def test_both_policies_and_all_changes_are_counted() -> None:
-    """Rules, actions, queues, and every way from one decision to another."""
+    """Actions, rules and queues of both policies are counted, and all changes."""
     found = replay(gate(0.7), EXCHANGES, before=gate(0.35))
     assert found.before is not None
     assert found.before.actions == {"hold": 6, "deliver": 6}
@@ -78,7 +78,7 @@ def test_both_policies_and_all_changes_are_counted() -> None:
 def test_what_differs_is_told_where_action_and_rule_are_the_same(
     old: str, new: str, told: tuple[str, str]
 ) -> None:
-    """Else a change would read as none: `hold by default -> hold by default`."""
+    """A change is shown by its difference if action and rule are the same."""
     before, after = (
         parse_policy(f"version: 1\nname: p\ndefault: {action}\n", "p.yaml") for action in (old, new)
     )
@@ -88,7 +88,7 @@ def test_what_differs_is_told_where_action_and_rule_are_the_same(
 
 
 def test_a_policy_in_shadow_is_replayed_as_if_it_were_enforced() -> None:
-    """And its line says so: what happened may have been something else."""
+    """A policy in shadow is replayed as if it were enforced, and the output says so."""
     shadow = replay(gate(0.5, "mode: shadow"), [exchange(0.1)]).after
     assert shadow.actions == {"hold": 1}
     assert ", in shadow, as if it were enforced: 0.0% of 1 reply delivered" in str(shadow)
@@ -96,7 +96,7 @@ def test_a_policy_in_shadow_is_replayed_as_if_it_were_enforced() -> None:
 
 
 def test_errors_come_with_their_interval() -> None:
-    """Labelled ones by Clopper and Pearson, expected ones from the confidences."""
+    """Labelled errors have an exact interval; expected ones follow from the confidences."""
     errors = replay(gate(0.35), EXCHANGES).after.errors
     assert (errors.labelled, errors.wrong) == (6, 1)
     assert errors.rate == pytest.approx((0.0042, 0.6412), abs=1e-4)
@@ -108,7 +108,7 @@ def test_errors_come_with_their_interval() -> None:
 
 
 def test_replies_of_one_conversation_are_decided_each_and_judged_once() -> None:
-    """Every reply has a decision; errors and recent confidences know one of each conversation."""
+    """Each reply of a conversation is decided, and one of them counts for errors and shares."""
     turns = [
         Exchange(Facts(0.9, "m", conversation=f"c{n // 4}"), False if n == 1 else None)
         for n in range(8)
@@ -130,14 +130,14 @@ def test_replies_of_one_conversation_are_decided_each_and_judged_once() -> None:
 
 
 def test_a_replay_of_a_minute_says_nothing_of_a_day() -> None:
-    """Reviews a day are told of a day and more."""
+    """Reviews a day are shown for a record of a day or more."""
     for days, is_told in ((0.0007, False), (0.5, False), (1.0, True)):
         found = [Exchange(Facts(0.1, "m"), None, n * days * 86_400) for n in range(2)]
         assert ("a day" in str(replay(gate(0.5), found))) is is_told
 
 
 def test_nothing_is_known_of_no_errors() -> None:
-    """A replay of nothing is empty and divides by nothing."""
+    """A replay of no exchanges is empty and divides by nothing."""
     found = replay(gate(0.5), [])
     assert (found.after.replies, found.after.coverage, found.after.days) == (0, 0.0, None)
     assert "nothing is known" in str(found)
@@ -157,23 +157,23 @@ def test_nothing_is_known_of_no_errors() -> None:
     ],
 )
 def test_every_action_has_its_price(action: object, cost: float) -> None:
-    """A queue without a price costs what a person does by hand."""
+    """Every action has its price; a queue without one costs as much as work by hand."""
     costs = Costs("EUR", deliver=1, escalate=0.5, clarify=2, manual=25, queues={"nurse": 10})
     assert costs.of(action) == cost  # type: ignore[arg-type]
 
 
 def test_money_is_summed_with_the_cost_of_delivered_errors() -> None:
-    """The policy's prices, or those given in their place."""
+    """Costs are those of the policy or of the argument, with the cost of delivered errors."""
     stated = gate(0.35, "costs: {deliver: 1, error: 100, manual: 10, queues: {review: 5}}")
     after = replay(stated, EXCHANGES).after
     assert (after.cost, after.manual_cost, after.currency) == (6 + 5 * 5 + 10 + 100, 120, "USD")
-    given = replay(stated, EXCHANGES, costs=Costs("EUR", deliver=2)).after
-    assert (given.cost, given.currency) == (12, "EUR")
+    replaced = replay(stated, EXCHANGES, costs=Costs("EUR", deliver=2)).after
+    assert (replaced.cost, replaced.currency) == (12, "EUR")
     assert replay(gate(0.35), EXCHANGES).after.cost is None
 
 
 def test_the_healthcare_pack_costs_what_its_tiers_imply() -> None:
-    """34 % green, 25 % yellow and 41 % red of 1,006 replies cost 12,998 dollars (Q04, V31)."""
+    """The healthcare pack's cost of 1,006 replies is about 12,998 dollars (Q04, V31)."""
     tiers = [0.9] * 342 + [0.6] * 251 + [0.2] * 413
     after = replay(load_policy("healthcare"), map(exchange, tiers)).after
     assert after.cost == 342 * 0.5 + 251 * 10 + 413 * 25 == pytest.approx(12_998, abs=10)
@@ -181,7 +181,7 @@ def test_the_healthcare_pack_costs_what_its_tiers_imply() -> None:
 
 
 def test_facts_that_were_not_recorded_are_named() -> None:
-    """Where a rule looks at what a record lacks, the replay says for how many."""
+    """The output names the missing facts that a rule needs, with the number of replies."""
     lacking = [Exchange(Facts(0.9, "m"), lacks=frozenset({"tools", "team"}))] * 3
     found = replay(gate(0.5), [*lacking, exchange(0.9)])
     assert found.lacks == {"tools": 3}
@@ -189,7 +189,7 @@ def test_facts_that_were_not_recorded_are_named() -> None:
 
 
 def test_the_least_sure_share_is_found_on_the_way() -> None:
-    """Where it was not recorded, each reply stands among those of its model before it."""
+    """A missing `lowest_share` is computed from the model's earlier replies."""
     policy = parse_policy(
         "version: 1\nname: p\ndefault: deliver\nrules:\n"
         "- {name: least sure, when: {confidence: {lowest_share: 0.1}}, then: hold}",

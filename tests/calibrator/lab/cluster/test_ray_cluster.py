@@ -1,4 +1,4 @@
-"""Scoring on a real Ray cluster of two machines, one of which is lost in the middle of the work."""
+"""Scoring on a real Ray cluster of two machines, one of which is lost during the work."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.running.live_proxy import ROOT, environment, until
 from tests.servers.ray_cluster import OURS, RayCluster
 
 DEPLOY = ROOT / "deploy" / "ray"
-SCORING = "ray::MapWorker(MapBatches(PartScorer)).submit"  # an actor with a part in hand
+SCORING = "ray::MapWorker(MapBatches(PartScorer)).submit"  # an actor that works on a part
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def running_cluster() -> Iterator[RayCluster]:
 
 @pytest.fixture
 def cluster(running_cluster: RayCluster) -> RayCluster:
-    """Both machines are there."""
+    """Return the cluster with both machines running."""
     running_cluster.restore_second()
     return running_cluster
 
@@ -48,7 +48,7 @@ def cluster(running_cluster: RayCluster) -> RayCluster:
 
 
 def documented(command: str) -> list[str]:
-    """Return the arguments of the one command of deploy/ray/README.md that begins like this."""
+    """Return the arguments of the command in deploy/ray/README.md that begins with these words."""
     lines = map(str.strip, (DEPLOY / "README.md").read_text().splitlines())
     (found,) = [line for line in lines if line.startswith(command)]
     return shlex.split(found, comments=True)
@@ -58,14 +58,14 @@ def documented(command: str) -> list[str]:
 def scoring_on(
     cluster: RayCluster, files: list[Path], output: Path
 ) -> Iterator[subprocess.Popen[str]]:
-    """As the README says; a context that ends it."""
+    """Start scoring as the README says; stop it at the end of the context."""
     plain, packed = files
     places = {"rows.jsonl": plain, "more.jsonl.gz": packed, "scored.jsonl": output}
     places["10.0.0.1:6379"] = Path(cluster.address)
     _, *arguments = documented("pinocchio score")
     run = subprocess.Popen(
         [sys.executable, "-m", "pinocchio", *(str(places.get(a, a)) for a in arguments)],
-        stdout=subprocess.DEVNULL,  # where Ray tells of lost machines
+        stdout=subprocess.DEVNULL,  # Ray prints lost machines there
         stderr=subprocess.PIPE,
         text=True,
         env=environment() | OURS,
@@ -78,7 +78,7 @@ def scoring_on(
 
 
 def files_of(folder: Path, count: int) -> list[Path]:
-    """Rows in two files, one packed, with two bad ones."""
+    """Write rows to two files, one packed, with two bad rows."""
     rows = raw_rows(count, seed=1)
     plain = write(folder / "plain.jsonl", [*rows[: count // 2], 5, {"question": "q"}])
     packed = folder / "packed.jsonl.gz"
@@ -93,11 +93,11 @@ def check_against_one_process(run: subprocess.Popen[str], files: list[Path], out
     alone = CliRunner().invoke(cli, ["score", *map(str, files), "-o", str(expected)])
     _, stderr = run.communicate(timeout=300)
     ours = ("pinocchio", str(output.parent))
-    told, expected_told = (  # without the progress of what takes long
+    messages, expected_messages = (  # without the progress of long work
         [line for line in text.splitlines() if line.startswith(ours)]
         for text in (stderr, alone.stderr)
     )
-    assert (run.returncode, told) == (alone.exit_code, expected_told), stderr
+    assert (run.returncode, messages) == (alone.exit_code, expected_messages), stderr
     (rows, numbers), (same_rows, same_numbers) = map(rows_and_numbers, (output, expected))
     assert rows == same_rows
     assert numbers == pytest.approx(same_numbers, abs=1.1e-6)  # they have six digits
@@ -116,7 +116,7 @@ def parts_of(output: Path) -> set[Path]:
 
 @pytest.mark.slow
 def test_a_lost_machine_loses_no_row(cluster: RayCluster, tmp_path: Path) -> None:
-    """SIGKILL to a machine with a part in hand: the output is that of one process, in its order."""
+    """A machine lost by SIGKILL loses no row: the output is that of one process, in order."""
     files, output = files_of(tmp_path, 4_000), tmp_path / "out.jsonl"
     with scoring_on(cluster, files, output) as run:
         until(lambda: cluster.workers_of_second(SCORING), 60)
@@ -127,7 +127,7 @@ def test_a_lost_machine_loses_no_row(cluster: RayCluster, tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_an_interrupted_run_goes_on(cluster: RayCluster, tmp_path: Path) -> None:
-    """SIGKILL to the driver: the same command scores what is missing, and nothing else."""
+    """After SIGKILL to the driver the same command scores only what is missing."""
     files, output = files_of(tmp_path, 20_000), tmp_path / "out.jsonl"
     with scoring_on(cluster, files, output) as run:
         until(lambda: len(parts_of(output)) >= 4, 60)
@@ -149,7 +149,7 @@ VERSION = version_of("embedded")
 
 @dataclass
 class Client:
-    """Asks until it is answered, as whoever needs a score does."""
+    """A client that asks until it gets an answer."""
 
     url: str
     answered: int = 0
@@ -182,7 +182,7 @@ def serve_config(
 
 
 def deploy(cluster: RayCluster, config: dict[str, Any], path: Path) -> str:
-    """As the README says; the URL, once all replicas are there."""
+    """Deploy as the README says, and return the URL once all replicas are running."""
     path.write_text(yaml.safe_dump(config))
     program, *arguments = documented("serve deploy")
     places = {"serve_config.yaml": path, "http://10.0.0.1:8265": cluster.dashboard}
@@ -195,9 +195,7 @@ def deploy(cluster: RayCluster, config: dict[str, Any], path: Path) -> str:
 
 @pytest.mark.slow
 def test_a_lost_machine_gives_no_wrong_score(cluster: RayCluster, tmp_path: Path) -> None:
-    """SIGKILL to a machine with a replica under load: each request, asked again where it failed, is
-    answered, and each score is that of the calibrator in this process.
-    """
+    """A machine lost by SIGKILL under load gives no wrong score: failed requests are repeated."""
     scorer = load_scorer("embedded")
     items = [row.item("served") for row in labelled(40, seed=3)]
     expected = [score.confidence for score in scorer.score_batch(items)]
@@ -213,18 +211,18 @@ def test_a_lost_machine_gives_no_wrong_score(cluster: RayCluster, tmp_path: Path
         assert found == pytest.approx(expected[at : at + 3], abs=1e-6)
 
     with ThreadPoolExecutor(4) as threads:
-        asked = [threads.submit(ask, at) for at in range(300)]
+        requests = [threads.submit(ask, at) for at in range(300)]
         until(lambda: client.answered >= 50, 30)
         cluster.lose_second()
         assert client.answered < 250, "it was too late to lose anything"
-        for each in asked:
+        for each in requests:
             each.result(timeout=60)
     assert client.answered == 300
 
 
 @pytest.mark.slow
 def test_a_replica_that_is_not_healthy_is_replaced(cluster: RayCluster, tmp_path: Path) -> None:
-    """A calibrator that breaks gives no number, its replica is ended, and another one answers."""
+    """A replica whose calibrator breaks is replaced and gives no number."""
     broken = tmp_path / "broken"
     config, application, deployment = serve_config(cluster)
     application["import_path"] = "tests.running.fragile_replica:app"

@@ -1,4 +1,4 @@
-"""`pinocchio score --engine ray` on this machine alone, and what it says of mistakes."""
+"""`pinocchio score --engine ray` on this machine alone, and its error messages."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("rows") / "rows.jsonl", raw_rows(5, seed=1))
 
 
-@pytest.mark.slow  # Ray takes eight seconds of CPU to begin; parts of files: rows/test_parts.py
+@pytest.mark.slow  # Ray takes eight seconds of CPU to begin
 def test_the_output_is_that_of_one_process(tmp_path: Path) -> None:
-    """Good rows and bad, in their order, on a Ray of its own; a lost machine: test_ray_cluster."""
+    """The output of good and bad rows is that of one process, in order."""
     files, output = files_of(tmp_path, 300), tmp_path / "out.jsonl"
     command = [sys.executable, "-m", "pinocchio", "score", *map(str, files), "-o", str(output)]
     with subprocess.Popen(
@@ -37,7 +37,7 @@ def test_the_output_is_that_of_one_process(tmp_path: Path) -> None:
         check_against_one_process(run, files, output)
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning:ray")  # of its own deprecated options
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:ray")  # Ray's own deprecated options
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -53,11 +53,11 @@ def test_the_output_is_that_of_one_process(tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_are_one_sentence(rows: Path, arguments: list[str], told: str) -> None:
-    """Exit status 2, one line on stderr, nothing on stdout, no output."""
+    """A mistake gives one line on stderr, exit status 2 and no output."""
     places = {"rows": rows, "folder": rows.parent, "out": rows.with_name("out.jsonl")}
     closed = f"127.0.0.1:{free_port()}"
-    given = [argument.format(**places, closed=closed) for argument in arguments]
-    result = CliRunner().invoke(cli, ["score", "--engine", "ray", *given], env=OURS)
+    words = [argument.format(**places, closed=closed) for argument in arguments]
+    result = CliRunner().invoke(cli, ["score", "--engine", "ray", *words], env=OURS)
     assert (result.exit_code, result.stdout) == (2, ""), result.stderr
     (line,) = result.stderr.splitlines()
     assert line.startswith("pinocchio: ")
@@ -66,7 +66,7 @@ def test_mistakes_are_one_sentence(rows: Path, arguments: list[str], told: str) 
 
 
 def test_without_its_extra_it_says_what_to_install(rows: Path) -> None:
-    """Where ray is not installed, one sentence and exit status 1."""
+    """Without ray installed the command names the extra, with exit status 1."""
     code = (
         "import sys; sys.modules['ray'] = None\n"
         "from pinocchio.__main__ import main\n"

@@ -22,7 +22,7 @@ MADE = ("rows.jsonl", "train.jsonl", "test.jsonl", "report.json")
 
 @pytest.fixture
 def folder(tmp_path: Path, upstream: FaultyUpstream) -> Path:
-    """Ten questions whose last word is the answer of a model that repeats them."""
+    """Write ten questions, whose last word is the answer of a model that repeats them."""
     config = f"""
     upstreams: {{faulty: {{base_url: "{upstream.base_url}", api_key: k}}}}
     models: [{{match: "*", upstream: faulty}}]
@@ -53,7 +53,7 @@ def bodies(upstream: FaultyUpstream) -> Counter[bytes]:
 def test_a_faulty_upstream_is_asked_until_it_answers(
     folder: Path, upstream: FaultyUpstream
 ) -> None:
-    """What passes is tried again, what is hopeless is told; empty replies are rows, incorrect."""
+    """Passing faults are retried, permanent ones reported; an empty reply is an incorrect row."""
     flaky = [f"flaky-{each}" for each in ("status-503", "cut", "hang-up", "html", "broken-json")]
     models = ["ok", "empty", "gzip", "status-400", *flaky]
     named = [part for model in models for part in ("--model", model)]
@@ -77,21 +77,21 @@ def test_a_faulty_upstream_is_asked_until_it_answers(
 
 
 def test_empty_outputs_are_explained_first(folder: Path, upstream: FaultyUpstream) -> None:
-    """Where no benchmark is in the band nothing is trained or tested on: the first line says why,
-    with the option that keeps it, and with that option there are rows.
-    """
+    """Empty outputs are explained first, with the option that keeps the rows."""
     done = collect(folder, "--model", "empty", "--questions", "3")
     assert rows_in(folder, "run/train.jsonl") == rows_in(folder, "run/test.jsonl") == []
-    told = [line for line in done.stderr.splitlines() if "are empty" in line]
-    assert told[0].startswith("train.jsonl and test.jsonl are empty: models are right too often")
-    assert "--band 0 1" in told[0]
+    explanations = [line for line in done.stderr.splitlines() if "are empty" in line]
+    assert explanations[0].startswith(
+        "train.jsonl and test.jsonl are empty: models are right too often"
+    )
+    assert "--band 0 1" in explanations[0]
     kept = collect(folder, "--model", "empty", "--questions", "3", "--band", "0", "1", output="all")
     assert "are empty" not in kept.stderr
     assert rows_in(folder, "all/train.jsonl") + rows_in(folder, "all/test.jsonl")
 
 
 def test_a_refused_key_ends_it_at_once(folder: Path, upstream: FaultyUpstream) -> None:
-    """The other requests would fail as well; nothing is written."""
+    """A refused key ends the command at once, without output."""
     done = collect(folder, "--model", "status-401", "--concurrency", "1")
     assert done.returncode == 2
     assert "refused the key for model status-401 (401)" in done.stderr
@@ -100,14 +100,14 @@ def test_a_refused_key_ends_it_at_once(folder: Path, upstream: FaultyUpstream) -
 
 
 def started(folder: Path, *options: str) -> WarmProcess:
-    """Start the command, writing its output to the file `said`; return the process."""
-    with (folder / "said").open("w") as said:
+    """Start the command with its output in the file `output`; return the process."""
+    with (folder / "said").open("w") as output:
         arguments = command(folder, *options)
-        return WarmProcess(arguments, stdout=said, stderr=said, cwd=ROOT, env=environment())
+        return WarmProcess(arguments, stdout=output, stderr=output, cwd=ROOT, env=environment())
 
 
 def kill_after(answers: int, upstream: FaultyUpstream, folder: Path, *options: str) -> None:
-    """Run the command and kill it, without a warning, once this many requests were answered."""
+    """Start the command, and kill it with SIGKILL after this many answers."""
     upstream.forget()
     process = started(folder, *options)
     for number in range(answers):
@@ -118,7 +118,7 @@ def kill_after(answers: int, upstream: FaultyUpstream, folder: Path, *options: s
 
 
 def test_killed_twice_it_ends_with_what_one_run_has(folder: Path, upstream: FaultyUpstream) -> None:
-    """No answer is paid twice, a torn line is made good, and all files are the same bytes."""
+    """Killed twice, a collection ends with the same files as one run, and pays no answer twice."""
     slow = ("--model", "slow", "--band", "0.1", "0.9", "--concurrency", "1")
     answered: Counter[bytes] = Counter()
     for _ in range(2):
@@ -138,7 +138,7 @@ def test_killed_twice_it_ends_with_what_one_run_has(folder: Path, upstream: Faul
     thread.start()
     try:
         third = collect(folder, *slow)
-        asked = bodies(upstream)
+        sent = bodies(upstream)
         upstream.forget()
         whole = collect(folder, *slow, output="whole")
     finally:
@@ -146,16 +146,16 @@ def test_killed_twice_it_ends_with_what_one_run_has(folder: Path, upstream: Faul
         thread.join()
     assert (third.returncode, whole.returncode) == (0, 0), third.stderr + whole.stderr
     assert "6 of 10 answers are there already" in third.stderr
-    assert not set(answered) & set(asked)
+    assert not set(answered) & set(sent)
     assert sum(answered.values()) == 6
-    assert max(asked.values()) == 1
+    assert max(sent.values()) == 1
     for name in MADE:
         assert (folder / "run" / name).read_bytes() == (folder / "whole" / name).read_bytes()
     assert len(rows_in(folder)) == 10
 
 
 def test_judges_grade_what_has_a_rubric(folder: Path, upstream: FaultyUpstream) -> None:
-    """The first one's verdict is the label; one that cannot be read is asked once more (D02)."""
+    """The first judge's verdict is the label; an unreadable one is asked for once more (D02)."""
     row = {"id": 1, "question": "Write a poem", "rubric": "It rhymes"}
     (folder / "sums.jsonl").write_text(json.dumps(row) + "\n")
     assert "name it with --judge" in collect(folder, "--model", "ok").stderr
@@ -178,21 +178,22 @@ def test_judges_grade_what_has_a_rubric(folder: Path, upstream: FaultyUpstream) 
 
 
 def test_it_costs_no_more_than_it_may(folder: Path, upstream: FaultyUpstream) -> None:
-    """Neither by the estimate nor by what is used; what was answered is kept."""
-    prices = ("--model", "ok", "--price", "ok=100000,0")  # 0.3 dollars a call of three tokens
+    """The cost limit holds for the estimate and for the use, and answers are kept."""
+    prices = ("--model", "ok", "--price", "ok=100000,0")  # 0.3 dollars for a call of three tokens
     estimated = collect(folder, *prices, "--estimate")
     assert estimated.returncode == 0
     assert "estimate for 10 questions: 10 calls" in estimated.stderr
     assert "that is more than --max-cost 1" in collect(folder, *prices, "--max-cost", "1").stderr
     assert upstream.requests == []
     (folder / "sums.jsonl").write_text("{}\n" + (folder / "sums.jsonl").read_text())
-    cheap = ("--model", "ok", "--price", "ok=0,100000", "--expect-tokens", "1")  # four are used
+    # A reply has four tokens, not one.
+    cheap = ("--model", "ok", "--price", "ok=0,100000", "--expect-tokens", "1")
     ended = collect(folder, *cheap, "--max-cost", "1.5", "--concurrency", "1")
     assert ended.returncode == 1
     assert "ended at --max-cost: 1.60 USD" in ended.stderr
     assert len(upstream.requests) == 4
     done = collect(folder, *cheap)
-    assert done.returncode == 1  # for the line that is no question
+    assert done.returncode == 1  # because of the line that is no question
     assert ":1: neither 'gold'" in done.stderr
     assert len(upstream.requests) == 10
     assert "4.00 USD" in done.stdout
@@ -210,7 +211,7 @@ def test_it_costs_no_more_than_it_may(folder: Path, upstream: FaultyUpstream) ->
 def test_what_cannot_work_is_refused_in_a_sentence(
     folder: Path, upstream: FaultyUpstream, options: tuple[str, ...], said: str
 ) -> None:
-    """Before anybody is asked."""
+    """An impossible request is refused in one sentence before any call."""
     done = collect(folder, *options)
     assert (done.returncode, upstream.requests) == (2, [])
     assert said in done.stderr
@@ -219,7 +220,7 @@ def test_what_cannot_work_is_refused_in_a_sentence(
 def test_members_of_requests_and_the_prompt_reach_upstream(
     folder: Path, upstream: FaultyUpstream
 ) -> None:
-    """And the configured key; another request is another answer."""
+    """Members of --with, the prompt and the key reach the upstream."""
     named = ("--model", "ok", "--questions", "1")
     collect(folder, *named, "--with", '{"temperature": 0, "seed": 7}')
     first = upstream.last
@@ -231,7 +232,7 @@ def test_members_of_requests_and_the_prompt_reach_upstream(
 
 
 def test_two_collections_do_not_write_one_folder(folder: Path, upstream: FaultyUpstream) -> None:
-    """The second one is refused while the first one runs."""
+    """A second collection to the same folder is refused while the first one runs."""
     process = started(folder, "--model", "slow", "--questions", "1")
     upstream.wait_for_request(1, 30)
     second = collect(folder, "--model", "ok")
@@ -242,7 +243,7 @@ def test_two_collections_do_not_write_one_folder(folder: Path, upstream: FaultyU
 
 
 def test_the_demo_end_to_end(tmp_path: Path) -> None:
-    """The example's questions, two models and a judge, and rows that other commands read."""
+    """The example's questions give rows that other commands read, with two models and a judge."""
     example = ROOT / "examples/collect"
     done = run_cli(
         *("collect", str(example / "questions.jsonl"), "--config", str(example / "proxy.yaml")),

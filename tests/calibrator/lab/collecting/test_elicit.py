@@ -1,4 +1,4 @@
-"""`pinocchio elicit`: what models say of replies, asked through the upstreams and kept."""
+"""`pinocchio elicit`: what models say about replies, asked through the upstreams and kept."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ Json = dict[str, Any]
 
 @pytest.fixture
 def folder(tmp_path: Path, upstream: FaultyUpstream) -> Path:
-    """Six replies whose model repeats what it is asked, so that it states the prompt's last number
-    of confidence: none.
-    """
+    """Write six replies of a model that repeats its prompt, so that it states no own confidence."""
     config = f"""
     upstreams: {{faulty: {{base_url: "{upstream.base_url}", api_key: k}}}}
     models: [{{match: "*", upstream: faulty}}]
@@ -41,12 +39,12 @@ def elicit(folder: Path, *options: str) -> tuple[int, str, list[Json]]:
 
 
 def test_replies_get_what_models_say_of_them(folder: Path, upstream: FaultyUpstream) -> None:
-    """I01, I06, I08: every field is there, all else as it was, and asked again nobody is asked."""
+    """Each row gets all fields, other fields stay, and a second run asks nobody (I01, I06, I08)."""
     options = ("--stated", "--judge", "ok", "--samples", "3")
-    status, said, rows = elicit(folder, *options)
-    assert status == 0, said
-    for row, given in zip(rows, (folder / "rows.jsonl").read_text().splitlines(), strict=True):
-        assert json.loads(given).items() <= row.items()
+    status, output, rows = elicit(folder, *options)
+    assert status == 0, output
+    for row, line in zip(rows, (folder / "rows.jsonl").read_text().splitlines(), strict=True):
+        assert json.loads(line).items() <= row.items()
         assert row["judge"] == "ok"
         assert 0 <= row["judged"] <= 1
         assert 0 <= row.get("verbalized_confidence", 0) <= 1
@@ -60,15 +58,15 @@ def test_replies_get_what_models_say_of_them(folder: Path, upstream: FaultyUpstr
 
 
 def test_what_fails_adds_nothing(folder: Path, upstream: FaultyUpstream) -> None:
-    """A judge that never answers leaves its rows without a number, and the exit status says so."""
-    status, said, rows = elicit(folder, "--judge", "status-400", "--samples", "1")
+    """A judge that never answers leaves its rows without a number, with exit status 1."""
+    status, output, rows = elicit(folder, "--judge", "status-400", "--samples", "1")
     assert status == 1
-    assert "6 calls without an answer: status-400: status 400" in said
+    assert "6 calls without an answer: status-400: status 400" in output
     assert all("judged" not in row and len(row["samples"]) == 1 for row in rows)
 
 
 def test_nothing_to_ask_is_told(folder: Path) -> None:
-    """Before anything is read."""
-    status, said, rows = elicit(folder)
+    """Without anything to ask the command is refused before it reads a row."""
+    status, output, rows = elicit(folder)
     assert (status, rows) == (2, [])
-    assert "say what to ask: --stated, --judge MODEL, --samples N" in said
+    assert "say what to ask: --stated, --judge MODEL, --samples N" in output

@@ -1,4 +1,4 @@
-"""`pinocchio advise`: what to do about a calibrator, where the right answer is known (A09)."""
+"""`pinocchio advise`: its advice on calibrators whose true quality is known (A09)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.running.live_proxy import run_cli
 
 
 def deployment(count: int, seed: int = 1) -> tuple[list[Row], Floats]:
-    """Return replies, two to a question, and the true probability that each is correct."""
+    """Return replies, two for each question, and the true probability that each is correct."""
     rng = np.random.default_rng(seed)
     truth = np.asarray(rng.beta(1.2, 0.8, count))
     right = rng.random(count) < truth
@@ -38,7 +38,7 @@ def too_sure(truth: Floats) -> Floats:
 
 
 def test_what_ranks_and_is_calibrated_is_left_alone() -> None:
-    """Confidences that are the true probabilities: nothing to do, and no label is missing."""
+    """Confidences that are the true probabilities are left alone."""
     rows, truth = deployment(800)
     found = advise(rows, truth, own_auroc=0.75)
     assert found.action == "leave"
@@ -47,9 +47,7 @@ def test_what_ranks_and_is_calibrated_is_left_alone() -> None:
 
 
 def test_what_ranks_but_is_too_sure_is_recalibrated() -> None:
-    """The ranking is right, the numbers are not: the curve, what ECE it leaves, and how many
-    labels that takes.
-    """
+    """Confidences that rank well but are too sure are recalibrated, with the ECE that is left."""
     rows, truth = deployment(800)
     found = advise(rows, too_sure(truth), own_auroc=0.75)
     assert found.action == "recalibrate"
@@ -66,9 +64,7 @@ def test_what_ranks_but_is_too_sure_is_recalibrated() -> None:
 
 @pytest.mark.parametrize("own", [0.8, math.nan])
 def test_what_no_longer_ranks_is_fine_tuned(own: float) -> None:
-    """Confidences that have nothing to do with the replies are near chance, whether or not the
-    checkpoint's card says what it should be.
-    """
+    """Confidences unrelated to the replies are fine-tuned, whatever the checkpoint's card says."""
     rows, _ = deployment(800)
     noise = np.random.default_rng(9).random(800)
     found = advise(rows, noise, own_auroc=own)
@@ -80,20 +76,20 @@ def test_what_no_longer_ranks_is_fine_tuned(own: float) -> None:
 
 @pytest.mark.parametrize(("count", "action"), [(80, "collect"), (800, "fine_tune")])
 def test_what_cannot_rank_is_not_to_be_gated_on(count: int, action: str) -> None:
-    """However much a recalibration would mend the numbers: it would give all of them one."""
+    """Confidences that cannot rank get a warning against thresholds, even if a curve helps."""
     rows, _ = deployment(count)
     found = advise(rows, 0.9 + np.random.default_rng(9).random(count) / 10, own_auroc=0.8)
     assert found.trials["platt"].is_better
     assert found.auroc.low < 0.5 < found.auroc.high
     assert (found.action, found.is_chance) == (action, True)
     assert "cannot rank" in found.why
-    told = "\n".join(_lines(found, "embedded@1", None))
-    assert told.startswith("embedded@1: do not let a threshold on it decide")
-    assert "e+0" not in told, "evidence is a number that people read"
+    text = "\n".join(_lines(found, "embedded@1", None))
+    assert text.startswith("embedded@1: do not let a threshold on it decide")
+    assert "e+0" not in text, "evidence is a number that people read"
 
 
 def test_what_ranks_surely_worse_than_it_promises_is_fine_tuned() -> None:
-    """Better than chance, but below its card and materially below what its confidences promise."""
+    """A ranking below its card's and below what its confidences promise is fine-tuned."""
     rows, truth = deployment(2_000)
     noise = np.random.default_rng(4).normal(0, 2.5, 2_000)
     found = advise(rows, np.asarray(sigmoid(logit(truth) + noise)), own_auroc=0.8)
@@ -106,9 +102,7 @@ def test_what_ranks_surely_worse_than_it_promises_is_fine_tuned() -> None:
 def test_delivered_replies_of_a_healthy_calibrator_are_no_reason_to_fine_tune(
     lowest: float,
 ) -> None:
-    """True probabilities of which a policy let only the higher through: AUROC falls far below the
-    card's and nothing is wrong.
-    """
+    """Delivered replies of a healthy calibrator have a low AUROC and are left alone."""
     rows, truth = deployment(4_000)
     kept = [n for n in range(4_000) if truth[n] >= lowest]
     found = advise([rows[n] for n in kept], truth[kept], own_auroc=0.88)
@@ -117,9 +111,7 @@ def test_delivered_replies_of_a_healthy_calibrator_are_no_reason_to_fine_tune(
 
 
 def test_confidences_too_close_together_are_not_called_degraded() -> None:
-    """All between 0.84 and 0.86, and right: AUROC holds 0.5, no fine-tuning would change that, and
-    the warning against thresholds stays.
-    """
+    """Right confidences between 0.84 and 0.86 are called too close together, not degraded."""
     rng = np.random.default_rng(7)
     truth = rng.uniform(0.84, 0.86, 1_500)
     rows = [_row(n, bool(rng.random() < truth[n])) for n in range(1_500)]
@@ -130,9 +122,7 @@ def test_confidences_too_close_together_are_not_called_degraded() -> None:
 
 
 def test_healthy_deployments_raise_few_false_alarms() -> None:
-    """Of 200 deployments with true probabilities, of four mixes, all replies or delivered ones
-    alone, two replies to a question that go together, at most 5 % are told to fine-tune.
-    """
+    """Of 200 healthy deployments at most 5 % are told to fine-tune."""
     alarms = 0
     rng = np.random.default_rng(8)
     for n in range(200):
@@ -147,7 +137,7 @@ def test_healthy_deployments_raise_few_false_alarms() -> None:
 
 
 def test_replies_that_were_all_delivered_are_named(tmp_path: Path) -> None:
-    """Rows of `export` say why they have a label; without a held one, that is said."""
+    """Rows of `export` that were all delivered are reported."""
     rows, truth = deployment(200)
     delivered = [parse_row({**row.raw, "kind": "audit"}) for row in rows]
     held = [parse_row({**row.raw, "kind": "hold"}) for row in rows[:5]]
@@ -159,7 +149,7 @@ def test_replies_that_were_all_delivered_are_named(tmp_path: Path) -> None:
 
 
 def test_the_expected_auroc_is_the_mean_of_simulated_ones() -> None:
-    """Labels drawn by the confidences themselves have on average that AUROC, ties included."""
+    """The expected AUROC is the mean of those with labels drawn by the confidences."""
     rng = np.random.default_rng(2)
     confidence = np.round(rng.beta(2, 1, 150), 1)
     drawn = [rng.random(150) < confidence for _ in range(600)]
@@ -170,7 +160,7 @@ def test_the_expected_auroc_is_the_mean_of_simulated_ones() -> None:
 
 
 def test_the_interval_decides_and_not_the_figure() -> None:
-    """A weak calibrator on few labels is no reason for anything yet; many of the same decide."""
+    """The interval decides: few labels give no advice, and many of the same do."""
 
     def found(count: int) -> Advice:
         rows, truth = deployment(count, seed=5)
@@ -186,7 +176,7 @@ def test_the_interval_decides_and_not_the_figure() -> None:
 
 @pytest.mark.parametrize(("count", "more"), [(19, 31), (20, 30), (49, 1)])
 def test_too_few_rows_say_how_many_are_missing(count: int, more: int) -> None:
-    """50 are the least for advice; from 20 on the ranking is told with its interval."""
+    """Fewer than 50 rows state how many are missing; from 20 on the AUROC is shown."""
     rows, truth = deployment(count)
     found = advise(rows, truth)
     assert (found.action, found.more_labels) == ("collect", more)
@@ -197,14 +187,14 @@ def test_too_few_rows_say_how_many_are_missing(count: int, more: int) -> None:
 
 
 def test_rows_of_one_label_tell_nothing() -> None:
-    """However many there are."""
+    """Rows of one label give no advice, however many they are."""
     found = advise([_row(n, True) for n in range(300)], np.linspace(0.1, 0.9, 300))
     assert found.action == "collect"
     assert "all 300 rows are correct" in found.why
 
 
 def test_few_labels_of_a_degraded_ranking_recalibrate_meanwhile() -> None:
-    """Too few to fine-tune on; what they can mend is mended, and the rest is asked for."""
+    """Few labels of a degraded ranking are used to recalibrate, and more are asked for."""
     rows, truth = deployment(90, seed=2)
     backwards = sigmoid(-3 * logit(truth) + 4)
     found = advise(rows, np.asarray(backwards), own_auroc=0.8)
@@ -214,20 +204,20 @@ def test_few_labels_of_a_degraded_ranking_recalibrate_meanwhile() -> None:
 
 
 def test_figures_have_no_nan_in_json() -> None:
-    """JSON has none; what is not known is null."""
+    """Unknown figures are null in JSON."""
     rows, truth = deployment(20)
     text = json.dumps(advise(rows, truth).as_dict(), allow_nan=False)
     assert json.loads(text)["own_auroc"] is None
 
 
 def test_a_checkpoints_own_quality_is_on_its_card() -> None:
-    """The lowest of the figures that it was measured at; a fake states none."""
+    """A checkpoint's own quality is the lowest figure of its card; a fake has none."""
     assert 0.7 < own_auroc("embedded") < 0.9
     assert math.isnan(own_auroc("fake:0.5"))
 
 
 def test_a_language_model_is_trained_on_from_its_adapter(tmp_path: Path) -> None:
-    """Its fine-tuning is another command than a tower's."""
+    """For a language model the advice is to train from its adapter."""
     (tmp_path / "calibrator.json").write_text(json.dumps({"preset": "paper", "base": "x/y"}))
     (tmp_path / "adapter_model.safetensors").write_bytes(b"weights")
     advice = Advice("fine_tune", "", 200, 100)
@@ -237,11 +227,11 @@ def test_a_language_model_is_trained_on_from_its_adapter(tmp_path: Path) -> None
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Labelled rows, and scores of them that are too sure."""
+    """Write labelled rows, and scores of them that are too sure."""
     folder = tmp_path_factory.mktemp("advise")
     rows, truth = deployment(400)
-    told = too_sure(truth)
-    scores = [{"id": str(n), "confidence": float(told[n])} for n in range(400)]
+    confidences = too_sure(truth)
+    scores = [{"id": str(n), "confidence": float(confidences[n])} for n in range(400)]
     file = write(folder / "rows.jsonl", [row.raw for row in rows])
     return file, write(folder / "scores.jsonl", scores)
 
@@ -249,13 +239,13 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def test_the_command_says_what_to_run_and_that_runs(
     files: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    """Exit status 3 where there is something to do; the printed command does it."""
+    """The printed command runs and does what the advice says, with exit status 3 before."""
     rows, scores = files
     done = run_cli("advise", str(rows), "--scores", str(scores), "--json")
     assert done.returncode == 3, done.stderr
-    told: dict[str, Any] = json.loads(done.stdout)
-    assert told["action"] == "recalibrate"
-    words = told["command"].split()[1:]
+    advice: dict[str, Any] = json.loads(done.stdout)
+    assert advice["action"] == "recalibrate"
+    words = advice["command"].split()[1:]
     words[-1] = str(tmp_path / words[-1])
     ran = run_cli(*words, "--scores", str(scores))
     assert ran.returncode == 0, ran.stderr
@@ -263,9 +253,9 @@ def test_the_command_says_what_to_run_and_that_runs(
 
 
 def test_numbers_that_know_others_do_not_count(files: tuple[Path, Path], tmp_path: Path) -> None:
-    """The advice is about the numbers of replies alone, whose recalibration is another one."""
+    """Numbers that know others do not change the advice."""
     rows, scores = files
-    told = [json.loads(run_cli("advise", str(rows), "--scores", str(scores), "--json").stdout)]
+    advice = [json.loads(run_cli("advise", str(rows), "--scores", str(scores), "--json").stdout)]
     lines = [json.loads(line) for line in scores.read_text().splitlines()]
     for at, line in enumerate(lines):
         knowing = {
@@ -275,15 +265,15 @@ def test_numbers_that_know_others_do_not_count(files: tuple[Path, Path], tmp_pat
         }
         lines[at] = line | (knowing if at % 2 else {"calibrator": "words@1"})
     mixed = write(tmp_path / "mixed.jsonl", lines)
-    told += [json.loads(run_cli("advise", str(rows), "--scores", str(mixed), "--json").stdout)]
-    assert told[1]["calibrator"] == "words@1"
-    assert told[0] | {"calibrator": ""} == told[1] | {"calibrator": ""}
+    advice += [json.loads(run_cli("advise", str(rows), "--scores", str(mixed), "--json").stdout)]
+    assert advice[1]["calibrator"] == "words@1"
+    assert advice[0] | {"calibrator": ""} == advice[1] | {"calibrator": ""}
 
 
 def test_hostile_rows_are_named_and_the_rest_is_judged(
     files: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    """Broken, labelless and absurd lines cost themselves alone; exit status 1 says so."""
+    """Bad lines are counted, the rest is judged, and the exit status is 1."""
     bad = ["{", "[]", '{"question": "q", "response": "r"}', '{"correct": 2, "response": 1}', "\x00"]
     file = tmp_path / "rows.jsonl"
     file.write_text("\n".join([*bad, files[0].read_text()]))
@@ -295,7 +285,7 @@ def test_hostile_rows_are_named_and_the_rest_is_judged(
 
 
 def test_nothing_to_read_is_one_sentence(tmp_path: Path) -> None:
-    """A missing file, one without rows: exit status 2."""
+    """A missing or empty file gives one sentence and exit status 2."""
     (tmp_path / "empty.jsonl").write_text("")
     for name, sentence in (("missing.jsonl", "missing.jsonl"), ("empty.jsonl", "no labelled row")):
         done = run_cli("advise", str(tmp_path / name))

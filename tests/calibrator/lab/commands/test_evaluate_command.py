@@ -45,7 +45,7 @@ def train_file(tmp_path: Path) -> Path:
 
 
 def test_evaluate_prints_figures_beside_baselines(test_file: Path, train_file: Path) -> None:
-    """H01, I01-I05: JSON lines for each group and method; length beats what knows nothing."""
+    """JSON has a line for each group and method, with the baselines (H01, I01-I05)."""
     result = run("evaluate", test_file, "--train", train_file, "--calibrator", "fake:0.5", "--json")
     assert result.exit_code == 0, result.stderr
     assert "baselines are fitted on 150 training rows" in result.stderr
@@ -61,9 +61,7 @@ def test_evaluate_prints_figures_beside_baselines(test_file: Path, train_file: P
 
 
 def test_numbers_that_know_others_are_judged_under_their_own_name(tmp_path: Path) -> None:
-    """Of the calibrator that ships: where rows have `others`, the numbers of replies alone are what
-    they are without, and those that know others stand beside them.
-    """
+    """Numbers that know others are judged under their own name, beside those of replies alone."""
     rows = [row | {"id": str(at)} for at, row in enumerate(raw_rows(60, seed=2))]
     both = [row | ({"others": [row["response"]]} if at % 2 else {}) for at, row in enumerate(rows)]
     bare, mixed = write(tmp_path / "bare.jsonl", rows), write(tmp_path / "mixed.jsonl", both)
@@ -85,7 +83,7 @@ def test_numbers_that_know_others_are_judged_under_their_own_name(tmp_path: Path
 
 
 def test_stated_confidence_is_judged_where_it_stands(test_file: Path, train_file: Path) -> None:
-    """I01-I05: on the rows that state one, and the calibrator on the same rows beside it."""
+    """Stated confidence is judged on the rows that state one, beside the calibrator (I01-I05)."""
     result = run("evaluate", test_file, "--train", train_file, "--calibrator", "fake:0.5", "--json")
     found = evaluated(result)
     methods = {method for group, method in found if group == STATED_ROWS}
@@ -101,7 +99,7 @@ def test_stated_confidence_is_judged_where_it_stands(test_file: Path, train_file
 
 
 def test_evaluate_prints_tables(test_file: Path, train_file: Path) -> None:
-    """For people: the judged method group by group, then every method on all rows."""
+    """The tables show the judged method by group, then every method on all rows."""
     result = run("evaluate", test_file, "--train", train_file, "--calibrator", "fake:0.5")
     assert result.exit_code == 0
     first, second, third, fourth = (part.splitlines() for part in result.stdout.split("\n\n"))
@@ -134,10 +132,10 @@ main()
 def test_without_scikit_learn_the_other_baselines_stand(
     tmp_path: Path, test_file: Path, train_file: Path
 ) -> None:
-    """A plain install judges too, beside what needs no fit, and says what it goes without."""
-    given = [test_file, "--train", train_file, "--calibrator", "fake:0.5", "--json"]
+    """Without scikit-learn the other baselines are judged, and the output says so."""
+    arguments = [test_file, "--train", train_file, "--calibrator", "fake:0.5", "--json"]
     page = tmp_path / "page.html"
-    command = [sys.executable, "-c", WITHOUT_SKLEARN, "evaluate", *given, "--report", page]
+    command = [sys.executable, "-c", WITHOUT_SKLEARN, "evaluate", *arguments, "--report", page]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     sentence = "without TF-IDF and length: scikit-learn is not installed; it comes with: "
@@ -150,14 +148,14 @@ def test_without_scikit_learn_the_other_baselines_stand(
 
 
 def test_no_baselines_are_fitted_where_none_are_wanted(tmp_path: Path) -> None:
-    """Also where training rows lie beside the test rows; asking for both is a mistake."""
+    """With --no-baselines none is fitted, even beside training rows; --train excludes it."""
     for name, seed in (("train", 1), ("test", 2)):
         write(tmp_path / name / "rows.jsonl", raw_rows(60, seed))
-    given = ("evaluate", tmp_path / "test" / "rows.jsonl", "--calibrator", "fake:0.5", "--json")
-    result = run(*given, "--no-baselines")
+    arguments = ("evaluate", tmp_path / "test" / "rows.jsonl", "--calibrator", "fake:0.5", "--json")
+    result = run(*arguments, "--no-baselines")
     assert (result.exit_code, result.stderr) == (0, "")
     assert {method for _, method in evaluated(result)} == {"fake:0.5"}
-    both = run(*given, "--no-baselines", "--train", tmp_path / "train")
+    both = run(*arguments, "--no-baselines", "--train", tmp_path / "train")
     assert both.exit_code == 2
     assert "--train has the rows of baselines; leave out --no-baselines" in both.stderr
 
@@ -178,19 +176,19 @@ def test_what_would_end_the_work_is_told_before_it(
     message: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Not after minutes of scoring: nothing is scored before everything was looked at."""
+    """A mistake that would end the work is reported before any row is scored."""
     monkeypatch.setenv("PINOCCHIO_CACHE", str(tmp_path / "kept"))
     write(tmp_path / "ones.jsonl", [{**row, "correct": 1} for row in raw_rows(50, seed=1)])
-    given = [argument.format(tmp=tmp_path) for argument in arguments]
+    words = [argument.format(tmp=tmp_path) for argument in arguments]
     checkpoint = save_tiny(tmp_path / "tiny")
-    result = run("evaluate", test_file, "--calibrator", checkpoint, *given)
+    result = run("evaluate", test_file, "--calibrator", checkpoint, *words)
     assert result.exit_code == 2
     assert message in result.stderr
     assert not (tmp_path / "kept").exists()
 
 
 def test_a_file_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
-    """The same one as for the other commands, without a number of the system's."""
+    """A missing file gives the same sentence in each command."""
     for command in ("evaluate", "score", "labels", "advise"):
         result = run(command, tmp_path / "nope.jsonl")
         assert result.exit_code == 2
@@ -199,7 +197,7 @@ def test_a_file_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
 
 
 def test_training_rows_are_found_beside_the_test_rows(tmp_path: Path) -> None:
-    """For DATA/test/x.jsonl the baselines are fitted on DATA/train/*, without being told."""
+    """For DATA/test/x.jsonl the baselines are fitted on DATA/train/*."""
     for name, seed in (("train", 1), ("test", 2)):
         write(tmp_path / name / "rows.jsonl", raw_rows(60, seed))
     write(tmp_path / "train" / "more__nc.jsonl", raw_rows(60, seed=3))
@@ -209,7 +207,7 @@ def test_training_rows_are_found_beside_the_test_rows(tmp_path: Path) -> None:
 
 
 def test_without_training_rows_the_calibrator_is_judged_alone(test_file: Path) -> None:
-    """No baselines is told, not passed over."""
+    """Without training rows the calibrator is judged alone, and the output says so."""
     result = run("evaluate", test_file, "--calibrator", "fake:0.5", "--json")
     assert result.exit_code == 0
     assert "no training rows beside the test rows, so no baselines" in result.stderr
@@ -217,11 +215,11 @@ def test_without_training_rows_the_calibrator_is_judged_alone(test_file: Path) -
 
 
 def test_given_scores_are_judged_without_scoring(tmp_path: Path, test_file: Path) -> None:
-    """What `score` wrote is judged as if it had been scored now, and several are compared."""
+    """Scores of a file are judged like new ones, and several files are compared."""
     scores, checkpoint = tmp_path / "scores.jsonl", save_tiny(tmp_path / "tiny")
-    given = ("--calibrator", checkpoint)
-    run("score", test_file, "-o", scores, "--brief", *given)
-    live = evaluated(run("evaluate", test_file, *given, "--json"))
+    options = ("--calibrator", checkpoint)
+    run("score", test_file, "-o", scores, "--brief", *options)
+    live = evaluated(run("evaluate", test_file, *options, "--json"))
     read = evaluated(run("evaluate", test_file, "--scores", scores, "--json"))
     assert set(live) == set(read)
     for key, one in live.items():
@@ -234,10 +232,10 @@ def test_given_scores_are_judged_without_scoring(tmp_path: Path, test_file: Path
 
 
 def test_kept_scores_can_be_judged_again(tmp_path: Path, test_file: Path, train_file: Path) -> None:
-    """--keep-scores spares the next run every fit: the same figures come from the files."""
+    """Kept scores are judged again with the same figures."""
     kept = tmp_path / "kept"
-    given = ("--train", train_file, "--keep-scores", kept, "--calibrator", "fake:0.5", "--json")
-    first = evaluated(run("evaluate", test_file, *given))
+    options = ("--train", train_file, "--keep-scores", kept, "--calibrator", "fake:0.5", "--json")
+    first = evaluated(run("evaluate", test_file, *options))
     assert {path.name for path in kept.iterdir()} == {
         "fake_0.5.jsonl",
         "TF-IDF.jsonl",
@@ -251,29 +249,29 @@ def test_kept_scores_can_be_judged_again(tmp_path: Path, test_file: Path, train_
 
 
 def test_names_are_told_only_when_asked(tmp_path: Path) -> None:
-    """K10: the model's name changes the number; the embedded calibrator reads no benchmark's."""
+    """The model's name changes the number only with tags for it, a benchmark's never (K10)."""
     tagged = [{**row, "model": "known-model", "benchmark": "gpqa"} for row in raw_rows(40, seed=2)]
     test, checkpoint = write(tmp_path / "test.jsonl", tagged), save_tiny(tmp_path / "tiny")
-    given = ("evaluate", test, "--calibrator", checkpoint, "--json")
-    found = evaluated(run(*given, "--tags", "served,all,none"))
+    arguments = ("evaluate", test, "--calibrator", checkpoint, "--json")
+    found = evaluated(run(*arguments, "--tags", "served,all,none"))
     figures = [one["brier"] for (group, _), one in found.items() if group == "pooled"]
     served_as, named, unnamed = figures
     assert served_as == named != unnamed
     methods = [method.partition(",")[2] for group, method in found if group == "pooled"]
     assert methods == ["", " names told", " no names"]
-    served = evaluated(run(*given))
+    served = evaluated(run(*arguments))
     assert [one["brier"] for (g, _), one in served.items() if g == "pooled"] == figures[:1]
 
 
 def test_a_report_and_a_card_come_from_one_command_each(
     tmp_path: Path, test_file: Path, train_file: Path
 ) -> None:
-    """--report writes the page, -o all figures, and --card puts them into the model card."""
+    """--report writes the page, -o all figures, and --card updates the model card."""
     page, output, card = (tmp_path / name for name in ("page.html", "all.json", "README.md"))
     study = tmp_path / "study.json"
     assert run("study", "probes", test_file, "--calibrator", "fake:0.5", "-o", study).exit_code == 0
-    given = ("--train", train_file, "--calibrator", "fake:0.5", "--study", study)
-    result = run("evaluate", test_file, *given, "--report", page, "-o", output)
+    options = ("--train", train_file, "--calibrator", "fake:0.5", "--study", study)
+    result = run("evaluate", test_file, *options, "--report", page, "-o", output)
     assert result.exit_code == 0, result.stderr
     text = page.read_text(encoding="utf-8")
     assert text.startswith("<!doctype html>")
@@ -293,7 +291,7 @@ def test_a_report_and_a_card_come_from_one_command_each(
 
 
 def test_figures_that_were_written_are_not_scored_again(tmp_path: Path, test_file: Path) -> None:
-    """An option for rows beside them is refused, and a card without marks is named."""
+    """An option for rows is refused with written figures, and a card without marks too."""
     output, card = tmp_path / "all.json", tmp_path / "README.md"
     assert run("evaluate", test_file, "--calibrator", "fake:0.5", "-o", output).exit_code == 0
     for option in (("--calibrator", "fake:0.5"), ("--tags", "all"), ("-o", card)):
@@ -308,18 +306,18 @@ def test_figures_that_were_written_are_not_scored_again(tmp_path: Path, test_fil
 
 @pytest.mark.parametrize("correct", [0, 1])
 def test_rows_of_one_kind_are_told(tmp_path: Path, correct: int) -> None:
-    """Dashes and a coverage of 1 would else seem to be figures of the calibrator."""
+    """If all rows have one label, the output says that a ranking needs both."""
     rows = [{**raw, "correct": correct, "confidence": 0.5} for raw in raw_rows(30, seed=4)]
     file = write(tmp_path / "rows.jsonl", rows)
     result = run("evaluate", file, "--scores", file)
     assert result.exit_code == 0, result.stderr
-    told = f"every row (30) is {('wrong', 'correct')[correct]}: a ranking needs"
-    assert told in result.stderr
+    warning = f"every row (30) is {('wrong', 'correct')[correct]}: a ranking needs"
+    assert warning in result.stderr
     assert result.output.count("AUROC is missing") == 1
 
 
 def test_one_label_gives_null_and_no_nan(tmp_path: Path) -> None:
-    """--json is JSON also where there is no AUROC, and a page is written too."""
+    """Rows of one label have null for AUROC in JSON, and the page is written."""
     rows = [{**row, "correct": 1} for row in raw_rows(20, seed=2)]
     test, page = write(tmp_path / "test.jsonl", rows), tmp_path / "page.html"
     result = run("evaluate", test, "--calibrator", "fake:0.5", "--json", "--report", page)
@@ -333,7 +331,7 @@ def test_one_label_gives_null_and_no_nan(tmp_path: Path) -> None:
 def test_rows_of_one_label_say_why_there_is_no_auroc(
     label: int, options: list[str], tmp_path: Path
 ) -> None:
-    """Dashes have a reason, and a few rows a warning; enough rows of both labels have neither."""
+    """Rows of one label and few rows are explained; enough rows of both labels are not."""
     rows = raw_rows(20, seed=2)
     one = write(tmp_path / "one.jsonl", [{**row, "correct": label} for row in rows])
     calibrated = "--calibrator", "fake:0.5", *options
@@ -361,12 +359,12 @@ def test_rows_of_one_label_say_why_there_is_no_auroc(
 def test_training_rows_that_are_no_use_are_told(
     tmp_path: Path, test_file: Path, train: str, message: str
 ) -> None:
-    """A --train that was asked for is never passed over in silence."""
+    """Training rows that are of no use are reported, and the command ends."""
     (tmp_path / "empty").mkdir()
     write(tmp_path / "ones.jsonl", [{**row, "correct": 1} for row in raw_rows(50, seed=1)])
     write(tmp_path / "marked__nc.jsonl", raw_rows(50, seed=1))
-    given = train.format(tmp=tmp_path)
-    result = run("evaluate", test_file, "--train", given, "--calibrator", "fake:0.5")
+    path = train.format(tmp=tmp_path)
+    result = run("evaluate", test_file, "--train", path, "--calibrator", "fake:0.5")
     assert result.exit_code == 2
     assert message.format(tmp=tmp_path) in result.stderr.splitlines()[-1]
 
@@ -393,11 +391,11 @@ def test_training_rows_that_are_no_use_are_told(
 def test_mistakes_are_one_sentence(
     tmp_path: Path, test_file: Path, arguments: list[str], message: str
 ) -> None:
-    """A wrong name is told on stderr with exit status 2 and no traceback."""
+    """A mistake gives one sentence and exit status 2."""
     (tmp_path / "empty.jsonl").touch()
     before = test_file.read_bytes()
-    given = [argument.format(tmp=tmp_path) for argument in arguments]
-    result = run("evaluate", test_file, "--calibrator", "fake:0.5", *given)
+    words = [argument.format(tmp=tmp_path) for argument in arguments]
+    result = run("evaluate", test_file, "--calibrator", "fake:0.5", *words)
     assert result.exit_code == 2
     assert message in result.stderr
     assert "partial" not in result.stderr
@@ -405,14 +403,14 @@ def test_mistakes_are_one_sentence(
 
 
 def test_an_output_that_cannot_be_is_told_before_the_work(test_file: Path) -> None:
-    """Not after minutes of scoring: not even the calibrator is looked for."""
+    """An output that cannot be written is reported before the calibrator is loaded."""
     result = run("evaluate", test_file, "--calibrator", "./nowhere", "-o", "/nowhere/x.json")
     sentence = "cannot write to /nowhere/x.json: there is no folder /nowhere; make it"
     assert (result.exit_code, result.stderr) == (2, f"pinocchio: {sentence}\n")
 
 
 def test_evaluate_needs_labels(tmp_path: Path) -> None:
-    """Without one label there is nothing to judge; with some, the others are named."""
+    """Without labels the command is refused; with some, the rows without one are named."""
     unlabelled = {"question": "q", "response": "a"}
     none = write(tmp_path / "none.jsonl", [unlabelled])
     result = run("evaluate", none, "--calibrator", "fake:0.5")
@@ -454,22 +452,24 @@ UNUSABLE: list[tuple[Json, str]] = [
 
 
 def test_bad_input_is_judged_or_named(tmp_path: Path, train_file: Path) -> None:
-    """Every usable row is judged, every other one named with file and line; no nan, no traceback.
+    """Every usable row is judged, every other one named with file and line.
 
-    Among them empty and huge replies, other scripts, control characters, labels of other types.
+    Among them are empty and huge replies, other scripts, control characters, labels of other types.
     """
     good = raw_rows(40, seed=2)
     nasty = [{**good[n], **row} for n, row in enumerate(NASTY)]
     bad = [{**good[20 + n], **row} for n, (row, _) in enumerate(UNUSABLE)]
     test = write(tmp_path / "test.jsonl", [*nasty, *bad, *good[10:20]])
     checkpoint, page = save_tiny(tmp_path / "tiny"), tmp_path / "page.html"
-    given = ("--calibrator", checkpoint, "--train", train_file)
-    result = run("evaluate", test, *given, "--json", "--report", page, "-o", tmp_path / "all.json")
+    options = ("--calibrator", checkpoint, "--train", train_file)
+    result = run(
+        "evaluate", test, *options, "--json", "--report", page, "-o", tmp_path / "all.json"
+    )
     assert result.exit_code == 1
     assert evaluated(result)["pooled", "TF-IDF"]["rows"] == len(nasty) + 10
     for number, (_, sentence) in enumerate(UNUSABLE, start=len(nasty) + 1):
         assert f"{test}:{number}: {sentence}" in result.stderr
-    table = run("evaluate", test, *given)
+    table = run("evaluate", test, *options)
     assert table.exit_code == 1
     for text in (result.stdout, table.stdout, page.read_text(encoding="utf-8")):
         assert not set(text) & {"\x00", "\x07", "\x1b"}

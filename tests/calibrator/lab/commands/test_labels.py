@@ -1,4 +1,4 @@
-"""`pinocchio labels`: what rows are made of before anything is trained or judged (C07-C11)."""
+"""`pinocchio labels`: the make-up of rows before training or judging (C07-C11)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_benchmarks_out_of_the_band_are_named(file: Path) -> None:
-    """C07: 20 to 80 % right is what a benchmark should be; C08, C09: domains and images beside."""
+    """Benchmarks outside 20 to 80 % right are named (C07), with domains and images (C08, C09)."""
     result = run(file)
     assert result.exit_code == 0, result.stderr
     lines = {line.split()[0]: line for line in result.stdout.splitlines()[1:]}
@@ -52,25 +52,23 @@ def test_benchmarks_out_of_the_band_are_named(file: Path) -> None:
     assert "too easy" in lines["easy"]
     assert "too hard" in lines["hard"]
     assert "too" not in lines["even"]
-    told = [json.loads(line) for line in run(file, "--json").stdout.splitlines()]
-    assert [one["is_in_band"] for one in told] == [False, True, False, True]
-    assert [one["image_rows"] for one in told] == [0, 10, 0, 10]
-    assert [one["domains"] for one in told[:3]] == [["facts"], ["math"], []]
-    assert told[-1]["rows"] == told[-1]["questions"] == 30
-    assert told[-1]["models"] == 2
+    counts = [json.loads(line) for line in run(file, "--json").stdout.splitlines()]
+    assert [one["is_in_band"] for one in counts] == [False, True, False, True]
+    assert [one["image_rows"] for one in counts] == [0, 10, 0, 10]
+    assert [one["domains"] for one in counts[:3]] == [["facts"], ["math"], []]
+    assert counts[-1]["rows"] == counts[-1]["questions"] == 30
+    assert counts[-1]["models"] == 2
 
 
 @pytest.mark.parametrize(("accuracy", "is_in"), [(0.19, False), (0.2, True), (0.8, True)])
 def test_the_band_has_its_ends(accuracy: float, is_in: bool) -> None:
-    """C07: both ends belong to it."""
+    """Both ends belong to the band (C07)."""
     rows = [parse_row(row) for row in rows_of("b", round(100 * accuracy), 100)[:100]]
     assert survey(rows)[0].is_in_band == is_in
 
 
 def test_models_of_the_training_are_found(file: Path, tmp_path: Path) -> None:
-    """C11: no model that a calibrator was trained on may stand in a transfer result, whatever the
-    case of its name; questions of the training neither (D04).
-    """
+    """Models and questions of the training are found, in any case of letters (C11, D04)."""
     seen = save_tiny(tmp_path / "seen", source_models=("gpt-mini", "other"))
     result = run(file, "--calibrator", seen, "--strict")
     assert result.exit_code == 1
@@ -85,21 +83,21 @@ def test_models_of_the_training_are_found(file: Path, tmp_path: Path) -> None:
 
 
 def test_copies_of_questions_in_the_training_are_found(tmp_path: Path) -> None:
-    """D04: another benchmark's ids and another way of writing do not make other questions."""
-    asked = "Which of these planets has the most moons, and since when?"
-    file = write(tmp_path / "rows.jsonl", rows_of("a", 1, 1, question=asked, question_id="a1"))
-    copied = rows_of("b", 1, 0, question=asked.upper(), question_id="b7")
+    """A question of the training is found under other ids and another spelling (D04)."""
+    question = "Which of these planets has the most moons, and since when?"
+    file = write(tmp_path / "rows.jsonl", rows_of("a", 1, 1, question=question, question_id="a1"))
+    copied = rows_of("b", 1, 0, question=question.upper(), question_id="b7")
     train = write(tmp_path / "train.jsonl", copied)
     assert "1 question is in the training" in run(file, "--train", train, "--strict").stderr
 
 
 def test_rows_without_a_model_are_of_none() -> None:
-    """C11: who nobody named was not trained on."""
+    """A row without a model counts for none (C11)."""
     assert trained_models([parse_row(row) for row in rows_of("b", 1, 1)], ["", "x"]) == {}
 
 
 def test_a_trained_model_is_found_under_whoevers_name() -> None:
-    """C11: what stands before a slash is left out, as the calibrator does."""
+    """A trained model is found after a slash and in any case of letters (C11)."""
     rows = [
         {**row, "model": name} for name in ("Own/Big-7B", "big-8b") for row in rows_of("b", 1, 1)
     ]
@@ -117,7 +115,7 @@ def test_a_trained_model_is_found_under_whoevers_name() -> None:
     ids=lambda words: str(words[0]),
 )
 def test_the_reason_comes_before_the_table(command: list[str], tmp_path: Path) -> None:
-    """A table of fewer rows than the file has is read with what is missing already told."""
+    """Bad rows are named before the table."""
     rows = rows_of("even", 40, 60)
     rows[3]["correct"], rows[7]["correct"] = "1", 0.3
     path = write(tmp_path / "rows.jsonl", rows)

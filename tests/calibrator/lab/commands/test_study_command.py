@@ -25,7 +25,7 @@ def run(*arguments: object) -> Result:
 
 @pytest.fixture
 def test_file(tmp_path: Path) -> Path:
-    """Rows to judge, with others to train on in the folder beside."""
+    """Write rows to judge, with rows to train on in the folder beside."""
     write(tmp_path / "train" / "rows.jsonl", raw_rows(600, seed=1))
     return write(tmp_path / "test" / "rows.jsonl", raw_rows(400, seed=2))
 
@@ -42,9 +42,7 @@ def test_file(tmp_path: Path) -> Path:
 def test_leaving_out_prints_and_writes(
     test_file: Path, tmp_path: Path, name: str, left_out: list[str]
 ) -> None:
-    """K04: one line for each group left out, with what a fit on everything gives, the mean, and
-    three figures of all of them together.
-    """
+    """Leaving out prints a line for each group, their mean, and figures of all together (K04)."""
     output = tmp_path / "study.json"
     result = run("study", name, test_file, "-o", output)
     assert result.exit_code == 0, result.stderr
@@ -61,15 +59,15 @@ def test_leaving_out_prints_and_writes(
     assert (found.name, found.method) == (name, "TF-IDF")
     assert all(0.5 < entry.reference < 1 for entry in found.entries)
     assert found.together is not None
-    shown = [f"{one:.3f}" for one in found.together.left_out.figures]
-    assert lines[-2].split() == ["left", "out", "400", *shown]
+    figures = [f"{one:.3f}" for one in found.together.left_out.figures]
+    assert lines[-2].split() == ["left", "out", "400", *figures]
 
     alone = run("study", name, test_file, "--only", left_out[0])
     assert [line.split()[0] for line in alone.stdout.splitlines()[1:3]] == [left_out[0], "mean"]
 
 
 def test_a_study_looks_for_what_it_needs_before_it_begins(test_file: Path) -> None:
-    """Without scikit-learn, folds of TF-IDF are refused before a row is read."""
+    """Without scikit-learn a study is refused before it reads a row."""
     code = (
         "import sys; sys.modules['sklearn'] = None\n"
         "from pinocchio.commands import cli\n"
@@ -83,7 +81,7 @@ def test_a_study_looks_for_what_it_needs_before_it_begins(test_file: Path) -> No
 
 
 def test_folds_are_kept(test_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A study that ran before fits nothing again and has the same entries."""
+    """A second run fits nothing again and writes the same entries."""
     monkeypatch.setenv("PINOCCHIO_CACHE", str(tmp_path / "kept"))
     first, second = tmp_path / "first.json", tmp_path / "second.json"
     assert run("study", "models", test_file, "-o", first).exit_code == 0
@@ -95,14 +93,14 @@ def test_folds_are_kept(test_file: Path, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_the_size_curve_grows(test_file: Path, tmp_path: Path) -> None:
-    """K08: parts of the training rows, and all of them."""
+    """The size study uses parts of the training rows, and all of them (K08)."""
     output = tmp_path / "study.json"
     assert run("study", "size", test_file, "-o", output).exit_code == 0
     assert [entry.trained for entry in read_study(output).entries] == [500, 600]
 
 
 def test_probes_ask_the_calibrator(test_file: Path) -> None:
-    """K10-K13: no training rows are needed; the sample may be bounded."""
+    """Probes need no training rows, and the sample may be bounded (K10-K13)."""
     result = run("study", "probes", test_file, "--rows", "100", "--calibrator", "fake:0.5")
     assert result.exit_code == 0
     assert "question: [QUESTION REDACTED]" in result.stdout
@@ -122,7 +120,7 @@ def test_probes_ask_the_calibrator(test_file: Path) -> None:
     ],
 )
 def test_mistakes_are_told(tmp_path: Path, arguments: list[str], message: str) -> None:
-    """Exit status 2, a sentence, no traceback."""
+    """A mistake gives one sentence and exit status 2."""
     alone = write(tmp_path / "alone.jsonl", raw_rows(120, seed=1))
     result = run("study", *(argument.format(alone=alone) for argument in arguments))
     assert result.exit_code == 2
@@ -133,9 +131,7 @@ def test_mistakes_are_told(tmp_path: Path, arguments: list[str], message: str) -
 def test_the_calibrator_is_trained_on_the_folds_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """K04: a fold's rows go through the ordinary training, inspector and knowledge too are fitted
-    anew without what is left out; asked again, it does not train again.
-    """
+    """A calibrator is trained on each fold's rows, with inspector and knowledge, once (K04)."""
     from calibrator.lab.studies.embedded_fit import EmbeddedFit, as_shipped
     from tests.calibrator.lab.training.tiny_runs import small_training, with_made_vectors
 
@@ -145,8 +141,8 @@ def test_the_calibrator_is_trained_on_the_folds_rows(
     assert all(getattr(shipped, f"has_{part}") for part in parts)
     with_made_vectors(monkeypatch)
     config = small_training()
-    said: list[str] = []
-    fit = EmbeddedFit(rows, tmp_path, config, said.append)
+    sentences: list[str] = []
+    fit = EmbeddedFit(rows, tmp_path, config, sentences.append)
     is_left_out = np.array([row.model == "gpt-small" for row in rows])
     train, judged = np.flatnonzero(~is_left_out), np.flatnonzero(is_left_out)
     found = fit(train, judged)
@@ -155,7 +151,7 @@ def test_the_calibrator_is_trained_on_the_folds_rows(
     (folder,) = tmp_path.iterdir()
     learnt = (folder / "rows.jsonl").read_text()
     assert (learnt.count("\n"), "gpt-small" in learnt) == (96, False)
-    assert any("without the part 'calls'" in sentence for sentence in said)
+    assert any("without the part 'calls'" in sentence for sentence in sentences)
 
     scorer = load_scorer(str(folder / "run" / "checkpoint"), "cpu")
     assert isinstance(scorer, EmbeddedCalibrator)
@@ -166,4 +162,4 @@ def test_the_calibrator_is_trained_on_the_folds_rows(
     assert scorer.config.source_models == ("claude-large", "llama-tiny")
 
     assert (fit(train, judged) == found).all()
-    assert sum(sentence.startswith("tower 1 of") for sentence in said) == 1
+    assert sum(sentence.startswith("tower 1 of") for sentence in sentences) == 1

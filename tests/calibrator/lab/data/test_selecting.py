@@ -35,7 +35,7 @@ def lines(path: Path) -> list[Json]:
 
 
 def test_a_share_keeps_the_surest_in_their_order(tmp_path: Path) -> None:
-    """Over several files, packed ones too; accuracy before and after (P03)."""
+    """--keep keeps the surest share of several files, in order, and prints the accuracy (P03)."""
     first = write(tmp_path / "a.jsonl", *(row(str(n), n / 10, n > 6) for n in (1, 9, 3, 8, 5)))
     second = write(tmp_path / "b.jsonl.gz", *(row(str(n), n / 10, n > 6) for n in (2, 7, 4, 6, 0)))
     kept = tmp_path / "kept.jsonl"
@@ -50,7 +50,7 @@ def test_a_share_keeps_the_surest_in_their_order(tmp_path: Path) -> None:
 def test_of_equal_confidences_as_many_stay_as_are_wanted(
     tmp_path: Path, share: str, count: int
 ) -> None:
-    """The first ones."""
+    """Of equal confidences the first ones are kept, as many as wanted."""
     rows = write(tmp_path / "a.jsonl", *(row(str(n), 0.5) for n in range(10)))
     kept = tmp_path / "kept.jsonl"
     assert run("filter", rows, "--keep", share, "-o", kept).exit_code == 0
@@ -58,7 +58,7 @@ def test_of_equal_confidences_as_many_stay_as_are_wanted(
 
 
 def test_a_threshold_keeps_what_reaches_it(tmp_path: Path) -> None:
-    """All of what is at it."""
+    """--at-least keeps all rows at or above the threshold."""
     rows = write(tmp_path / "a.jsonl", row("a", 0.7), row("b", 0.69), row("c", 0.7))
     kept = tmp_path / "kept.jsonl"
     assert run("filter", rows, "--at-least", "0.7", "-o", kept).exit_code == 0
@@ -66,7 +66,7 @@ def test_a_threshold_keeps_what_reaches_it(tmp_path: Path) -> None:
 
 
 def test_pairs_are_the_two_ends_of_a_question(tmp_path: Path) -> None:
-    """Where they are far enough apart; labels say how good the pairs are (P01)."""
+    """A pair has the surest and the least sure reply of a question, if far enough apart (P01)."""
     rows = write(
         tmp_path / "a.jsonl",
         row("far", 0.2, 0, model="small"),
@@ -93,17 +93,17 @@ def test_pairs_are_the_two_ends_of_a_question(tmp_path: Path) -> None:
 
 
 def test_conversations_become_messages(tmp_path: Path) -> None:
-    """As trainers of chat models read them; rows without labels are paired all the same."""
-    asked = [{"role": "user", "content": "Hi"}]
+    """Conversations become messages, also without labels."""
+    messages = [{"role": "user", "content": "Hi"}]
     rows = write(
         tmp_path / "a.jsonl",
-        {"question_id": "q", "messages": asked, "response": "Hello", "confidence": 0.9},
-        {"question_id": "q", "messages": asked, "response": "Go", "confidence": 0.1},
+        {"question_id": "q", "messages": messages, "response": "Hello", "confidence": 0.9},
+        {"question_id": "q", "messages": messages, "response": "Go", "confidence": 0.1},
     )
     made = tmp_path / "pairs.jsonl"
     result = run("pairs", rows, "-o", made)
     [pair] = lines(made)
-    assert pair["prompt"] == asked
+    assert pair["prompt"] == messages
     assert pair["chosen"] == [{"role": "assistant", "content": "Hello"}]
     assert pair["rejected"] == [{"role": "assistant", "content": "Go"}]
     assert "right" not in result.stdout
@@ -122,7 +122,7 @@ def test_conversations_become_messages(tmp_path: Path) -> None:
 def test_a_row_that_cannot_be_used_ends_it(
     tmp_path: Path, command: tuple[str, ...], bad: Any, said: str
 ) -> None:
-    """With its line, and with nothing written."""
+    """A row that cannot be used ends the command with its line, without output."""
     rows = write(tmp_path / "a.jsonl", row("a", 0.7), bad)
     name, *options = command
     result = run(name, rows, *options, "-o", tmp_path / "made.jsonl")
@@ -132,7 +132,7 @@ def test_a_row_that_cannot_be_used_ends_it(
 
 
 def test_filter_wants_one_way_to_choose(tmp_path: Path) -> None:
-    """And an output that is no input."""
+    """`filter` needs exactly one way to choose, and an output that is no input."""
     rows = write(tmp_path / "a.jsonl", row("a", 0.7))
     assert "say either" in run("filter", rows, "-o", tmp_path / "b.jsonl").stderr
     assert "is an input as well" in run("filter", rows, "--keep", "1", "-o", rows).stderr

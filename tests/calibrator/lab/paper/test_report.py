@@ -1,4 +1,4 @@
-"""`pinocchio study ROWS --out report/`: every table, beside the paper's numbers, and resumable."""
+"""`pinocchio study ROWS --out report/`: every table, beside the paper's numbers, resumable."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ COMMAND = "pinocchio study rows --out report"
 
 
 class WordScorer:
-    """Right replies say `certainly` and are long, mostly; ends the work after `most` batches."""
+    """A scorer that prefers long replies with `certainly`, and stops after `most` batches."""
 
     name = "words@1"
 
@@ -91,7 +91,7 @@ def table(report: Path, name: str) -> dict[str, dict[str, float]]:
 
 
 def test_every_table_of_the_catalogue_is_made(report: Path) -> None:
-    """But for those that need samples, judges, or seven models."""
+    """Every table is made, except those that need samples, judges or seven models."""
     states = {}
     for entry in CATALOGUE:
         found = json.loads((report / "tables" / f"{entry.id}.json").read_text())
@@ -104,7 +104,7 @@ def test_every_table_of_the_catalogue_is_made(report: Path) -> None:
 
 
 def test_each_line_names_its_row_of_the_checklist(report: Path) -> None:
-    """So that every number can be traced; the names-only baselines are none of the paper's."""
+    """Each line names its row of the checklist, except the baselines of names only."""
     for path in (report / "tables").glob("*.json"):
         for line in json.loads(path.read_text())["lines"]:
             is_ours = line["label"].startswith("names only")
@@ -112,7 +112,10 @@ def test_each_line_names_its_row_of_the_checklist(report: Path) -> None:
 
 
 def test_the_main_table_is_judged_on_the_other_half(report: Path, rows: list[Row]) -> None:
-    """J09, J04: scikit-learn gives the same on the half that no baseline was fitted on (D09)."""
+    """The main table is judged on the half that no baseline was fitted on, as in scikit-learn.
+
+    Rows J04, J09 and D09.
+    """
     of = scored(rows)
     fitted, judged = of.halves
     y = labels_of(rows)
@@ -128,7 +131,7 @@ def test_the_main_table_is_judged_on_the_other_half(report: Path, rows: list[Row
 
 
 def test_stated_confidences_are_scikit_learns(report: Path, rows: list[Row]) -> None:
-    """I01, I02, I03: raw, Platt and isotonic on the rows that state one."""
+    """Stated confidences are scikit-learn's: raw, Platt and isotonic (I01, I02, I03)."""
     stated = scored(rows).stated_rows
     fitted, judged = stated.halves
     y = labels_of(stated.rows)
@@ -144,7 +147,7 @@ def test_stated_confidences_are_scikit_learns(report: Path, rows: list[Row]) -> 
 
 
 def test_the_papers_numbers_stand_marked_beside_ours(report: Path) -> None:
-    """Marked as the paper's, and suspect where it contradicts itself (2-V)."""
+    """The paper's numbers are marked as its own, and suspect ones too (2-V)."""
     page = (report / "index.html").read_text()
     assert "the paper: Pinocchio" in page
     assert "V29: 1,006 rows where its test set has 478" in page
@@ -155,7 +158,7 @@ def test_the_papers_numbers_stand_marked_beside_ours(report: Path) -> None:
 
 
 def test_every_number_of_the_paper_has_a_column(report: Path) -> None:
-    """None is lost because our table names it otherwise; and no table is unknown."""
+    """Every number of the paper has a column in one of our tables."""
     text = files("calibrator.lab.paper").joinpath("numbers.yaml").read_text(encoding="utf-8")
     assert yaml.safe_load(text)["tables"].keys() <= {one.id for one in CATALOGUE}
     for entry in CATALOGUE:
@@ -166,7 +169,7 @@ def test_every_number_of_the_paper_has_a_column(report: Path) -> None:
 
 
 def test_names_are_told_or_not(report: Path, rows: list[Row]) -> None:
-    """B11, K10: the same rows with and without names; ours sinks by .02 where none is told."""
+    """The same rows are scored with and without names (B11, K10)."""
     found = table(report, "probes")
     assert found["names: none"]["shift"] == pytest.approx(-0.02, abs=1e-9)
     assert found["names: model and benchmark"]["shift"] == 0.0
@@ -178,8 +181,9 @@ def test_names_are_told_or_not(report: Path, rows: list[Row]) -> None:
 
 
 def test_recalibration_is_plain_and_with_a_prior(report: Path) -> None:
-    """N02, N03: maximum likelihood stands beside the fit that trusts the score; Platt keeps the
-    ranking, isotonic makes ties (N04).
+    """Recalibration is shown with and without a prior, and only isotonic changes the ranking.
+
+    Rows N02 to N04.
     """
     found = table(report, "recalibrated-models")
     assert found["pooled"]["ece_plain"] != found["pooled"]["ece_platt"]
@@ -190,12 +194,12 @@ def test_recalibration_is_plain_and_with_a_prior(report: Path) -> None:
 
 
 def test_a_stated_confidence_can_stand_beside(report: Path, rows: list[Row]) -> None:
-    """N06: with it as a second feature the fit is scikit-learn's without a penalty."""
+    """With the stated confidence as a second feature the fit is scikit-learn's (N06)."""
     stated = scored(rows).stated_rows
     fitted, judged = stated.halves
     p = stated.confidence()
-    said = [row.verbalized_confidence or 0.0 for row in stated.rows]
-    features = np.stack([np.log(p / (1 - p)), said], axis=1)
+    stated_values = [row.verbalized_confidence or 0.0 for row in stated.rows]
+    features = np.stack([np.log(p / (1 - p)), stated_values], axis=1)
     model = LogisticRegression(C=1e12, max_iter=5_000, tol=1e-10)
     model.fit(features[fitted], stated.labels[fitted])
     expected = model.predict_proba(features[judged])[:, 1]
@@ -206,7 +210,7 @@ def test_a_stated_confidence_can_stand_beside(report: Path, rows: list[Row]) -> 
 
 
 def test_reviews_are_told_by_both_definitions(report: Path) -> None:
-    """O04: of all replies beside drawing by lot, and of those that nobody looked at."""
+    """Reviews are counted by both definitions: of all replies, and of those delivered (O04)."""
     line = table(report, "workflows")["all"]
     assert line["saved"] == pytest.approx(line["random"] - line["system"])
     assert line["saved_delivered"] == pytest.approx(1 - line["delivered"])
@@ -214,14 +218,17 @@ def test_reviews_are_told_by_both_definitions(report: Path) -> None:
 
 
 def test_what_tables_took_is_kept(report: Path) -> None:
-    """T02, T03: seconds by table, beside the report and not in it."""
+    """The seconds of each table are in times.json, not in the report (T02, T03)."""
     times = json.loads((report / "times.json").read_text())
     assert set(times) == {one.id for one in CATALOGUE}
     assert all(seconds >= 0 for seconds in times.values())
 
 
 def test_asked_baselines_stand_beside_the_calibrator(tmp_path: Path) -> None:
-    """M01, M02, M07, T04, J06: of rows that have samples, a judge and log-probabilities."""
+    """Baselines from samples, judges and log-probabilities are in a table.
+
+    Rows M01, M02, M07, T04 and J06.
+    """
     rng = np.random.default_rng(0)
     raws = []
     for raw in raw_rows(160, seed=4):
@@ -248,7 +255,7 @@ def test_asked_baselines_stand_beside_the_calibrator(tmp_path: Path) -> None:
 
 
 def test_drawings_are_whole_svg_files(report: Path) -> None:
-    """U01 to U07, each with its own style; no script."""
+    """The figures U01 to U07 are whole SVG files, and the page has no script."""
     drawn = sorted((report / "figures").glob("*.svg"))
     assert {path.name[:3] for path in drawn} == {f"U0{n}" for n in range(1, 8)}
     for path in drawn:
@@ -257,7 +264,7 @@ def test_drawings_are_whole_svg_files(report: Path) -> None:
 
 
 def test_curves_of_several_methods_have_a_legend(report: Path) -> None:
-    """Each colour is named beside the drawing, as many as there are curves."""
+    """A figure with several curves names each colour in its legend."""
     [page] = report.glob("*.html")
     figures = re.findall(r"<figure>.*?</figure>", page.read_text(), re.DOTALL)
     curves = [each for each in figures if "ROC curves:" in each]
@@ -270,7 +277,7 @@ def test_curves_of_several_methods_have_a_legend(report: Path) -> None:
 
 @pytest.mark.parametrize("entry", CATALOGUE, ids=lambda entry: str(entry.id))
 def test_a_table_without_rows_of_ours_is_as_readable(entry: Entry) -> None:
-    """Its columns have titles, not keys of the code, and counts are whole numbers."""
+    """Columns of a table with the paper's lines only have titles, and counts are whole numbers."""
     lines = paper_lines(entry.id)
     for column in columns_of(lines):
         assert column.title not in {"auroc", "ece", "brier", "auprc", "f1", "low", "high"}
@@ -280,7 +287,7 @@ def test_a_table_without_rows_of_ours_is_as_readable(entry: Entry) -> None:
 
 
 def test_workflows_have_the_mean_over_models_too(report: Path) -> None:
-    """As the paper averages over its models; the pooled figures are another line."""
+    """The workflow table has the mean over models, beside the pooled figures."""
     found = table(report, "workflows")
     models = [name for name in found if name != "all" and not name.startswith("mean over")]
     mean = found[f"mean over {len(models)} models"]
@@ -294,7 +301,7 @@ def test_workflows_have_the_mean_over_models_too(report: Path) -> None:
 def test_an_interrupted_report_goes_on_to_the_same_files(
     rows: list[Row], tmp_path: Path, batches: int, left: int
 ) -> None:
-    """Wherever it is interrupted; only the times differ."""
+    """An interrupted report continues to the same files, except for the times."""
     some = ReportRequest(COMMAND, ["main", "probes", "swap", "failures"])
     broken, whole = tmp_path / "broken", tmp_path / "whole"
     with pytest.raises(KeyboardInterrupt):
@@ -310,20 +317,20 @@ def test_an_interrupted_report_goes_on_to_the_same_files(
 
 
 def test_of_other_rows_everything_is_made_anew(rows: list[Row], tmp_path: Path) -> None:
-    """A folder never mixes two reports, and nothing of somebody else's is overwritten."""
-    asked, said = ReportRequest(COMMAND, ["failures"]), list[str]()
-    make_report(scored(rows[:200]), tmp_path / "r", asked)
-    [first] = [one for one in make_report(scored(rows[:200]), tmp_path / "r", asked, said.append)
+    """Other rows make every table again, and a folder with other files is refused."""
+    request, lines = ReportRequest(COMMAND, ["failures"]), list[str]()
+    make_report(scored(rows[:200]), tmp_path / "r", request)
+    [first] = [one for one in make_report(scored(rows[:200]), tmp_path / "r", request, lines.append)
                if one.id == "failures"]  # fmt: skip
-    assert said == []
-    again = make_report(scored(rows[:300]), tmp_path / "r", asked, said.append)
-    assert "made anew" in said[0]
+    assert lines == []
+    again = make_report(scored(rows[:300]), tmp_path / "r", request, lines.append)
+    assert "made anew" in lines[0]
     assert _rows(again) == 300 != first.lines[-2].values["rows"]
     other = tmp_path / "other"
     other.mkdir()
     (other / "notes.txt").write_text("mine")
     with pytest.raises(OutputError, match="it holds something else"):
-        make_report(scored(rows[:200]), other, asked)
+        make_report(scored(rows[:200]), other, request)
 
 
 def _rows(tables: list[ReportTable]) -> object:
@@ -334,22 +341,24 @@ def _rows(tables: list[ReportTable]) -> object:
 def test_the_line_over_sizes_is_that_of_its_points(
     rows: list[Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """K08: so much AUROC for ten times the rows, and how well a line fits."""
+    """The note on sizes has the slope and the fit of the line through its points (K08)."""
     monkeypatch.setattr("calibrator.lab.studies.studies.SIZES", (60, 150))
-    asked = ReportRequest(COMMAND, only=["size"], is_retrained=True)
-    tables = make_report(scored(rows[:300], train=labelled(300, seed=1)), tmp_path / "r", asked)
+    request = ReportRequest(COMMAND, only=["size"], is_retrained=True)
+    tables = make_report(scored(rows[:300], train=labelled(300, seed=1)), tmp_path / "r", request)
     [made] = [each for each in tables if each.id == "size"]
     own = [one.values for one in made.lines if not one.is_paper]
     assert [each["trained"] for each in own] == [60, 150, 300]
     sizes, auroc = ([float(each[key] or 0) for each in own] for key in ("trained", "auroc"))
     line = linregress(np.log10(sizes), auroc)
-    told = re.search(r"rows: (\S+) a factor of ten, R2 (\S+)\.$", made.note)
-    assert told is not None, made.note
-    assert [*map(float, told.groups())] == pytest.approx([line.slope, line.rvalue**2], abs=6e-3)
+    fitted_line = re.search(r"rows: (\S+) a factor of ten, R2 (\S+)\.$", made.note)
+    assert fitted_line is not None, made.note
+    assert [*map(float, fitted_line.groups())] == pytest.approx(
+        [line.slope, line.rvalue**2], abs=6e-3
+    )
 
 
 def test_what_cannot_be_made_says_why(tmp_path: Path) -> None:
-    """Rows without stated confidences or training rows lack tables, each with a reason."""
+    """A table that cannot be made says why."""
     raws = [{**raw, "verbalized_confidence": None} for raw in raw_rows(200, seed=3)]
     rows = [row for row in labelled(200, seed=3) if row.verbalized_confidence is None]
     assert len(raws) > len(rows) > 0
@@ -362,14 +371,14 @@ def test_what_cannot_be_made_says_why(tmp_path: Path) -> None:
 
 
 def test_an_unknown_table_is_told(rows: list[Row], tmp_path: Path) -> None:
-    """With the names that there are."""
+    """An unknown table is refused with the known names."""
     with pytest.raises(JudgingError, match="no table is called 'mian'; there are main, stated"):
         make_report(scored(rows), tmp_path / "r", ReportRequest(COMMAND, ["mian"]))
     assert not (tmp_path / "r").exists()
 
 
 def test_the_command_makes_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a folder with `test/` in it; what is missing is said with the option that makes it."""
+    """The command makes a report of a folder with `test/` and prints how to make the rest."""
     monkeypatch.setenv("PINOCCHIO_CACHE", str(tmp_path / "kept"))
     data = tmp_path / "data"
     write(data / "test" / "rows.jsonl", raw_rows(200, seed=2))

@@ -1,4 +1,4 @@
-"""docs/study.md and the checklist of the paper: what they say of the report holds."""
+"""docs/study.md and the checklist of the paper fit the report."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def linked() -> list[Row]:
 
 
 def test_every_row_has_code_and_a_test(linked: list[Row]) -> None:
-    """Every link exists, every row has code and a test or a reason, and all are printed."""
+    """Every row has code and a test or a reason, all links exist, and all rows are printed."""
     assert missing_links(linked) == []
     printed = re.findall(r"^\| ([A-U]\d\d) \|", page(linked), re.MULTILINE)
     assert sorted(printed) == sorted(row.id for row in linked)
 
 
 def test_a_link_that_leads_nowhere_is_told() -> None:
-    """A file or test that is gone, and a row that nothing does."""
+    """A link to a missing file or test, and a row without code, are reported."""
     gone = Row("H01", "C", "AUROC", ["calibrator/gone.py"], ["tests/test_gone.py::test_it"], "")
     bare = Row("H02", "C", "BCa", [], [], "")
     assert missing_links([gone, bare]) == [
@@ -44,14 +44,14 @@ def test_a_link_that_leads_nowhere_is_told() -> None:
 
 
 def test_ranges_of_rows_are_read() -> None:
-    """`K10-K13` names four; what only looks like a row is none."""
+    """Ranges of rows such as `K10-K13` are read."""
     assert rows_named("K10-K13, L01 to L03 and V31; SHA256 U2F") == {
         *("K10", "K11", "K12", "K13", "L01", "L02", "L03"),
     }
 
 
 def test_tables_answer_rows_that_there_are(linked: list[Row]) -> None:
-    """Of rows with numbers of the paper's own (N) alone, the checklist has no line."""
+    """Tables name only rows that exist."""
     known = {row.id for row in linked}
     own = {f"J{n:02}" for n in range(1, 16)} | {"J06", "K01", "K09", "Q01", "Q05", "R02"} | {"M07"}
     for entry in CATALOGUE:
@@ -60,7 +60,7 @@ def test_tables_answer_rows_that_there_are(linked: list[Row]) -> None:
 
 
 def test_tables_of_a_page_are_exchanged() -> None:
-    """And all else stays; a page without the comments is refused."""
+    """The page's tables are replaced between its comments; without these it is refused."""
     text = f"a\n{BEGIN}old{END}\nb\n"
     assert with_tables(text, "new\n") == f"a\n{BEGIN}new\n{END}\nb\n"
     with pytest.raises(ValueError, match="lacks the comments"):
@@ -68,7 +68,7 @@ def test_tables_of_a_page_are_exchanged() -> None:
 
 
 def test_what_methods_need_is_told() -> None:
-    """A08: eight kinds of method beside five wishes."""
+    """The page says what eight kinds of methods need (A08)."""
     text = STUDY.read_text(encoding="utf-8")
     table = text.partition("What each kind of method needs:")[2].partition("## Figures")[0]
     lines = [line for line in table.splitlines() if line.startswith("| ")]
@@ -77,7 +77,7 @@ def test_what_methods_need_is_told() -> None:
 
 
 def test_commands_of_the_page_have_these_options() -> None:
-    """Every option that the page names is one of its command."""
+    """Every option on the page exists in its command."""
     text = STUDY.read_text(encoding="utf-8")
     for command in ("study", "elicit"):
         done = subprocess.run(
@@ -95,9 +95,7 @@ def test_commands_of_the_page_have_these_options() -> None:
 
 @pytest.mark.slow
 def test_tests_fail_when_the_code_is_broken(linked: list[Row]) -> None:
-    """For a tenth of the covered rows, drawn at random: one of a row's tests fails for one of a few
-    changes of its code.
-    """
+    """Breaking the code of a covered row fails one of its tests, for a tenth of the rows."""
     covered = [row for row in linked if row.is_covered and row.code[0].endswith(".py")]
     drawn = random.Random(27).sample(covered, len(covered) // 10)
     survived = [row.id for row in drawn if killed_of(ROOT, row) is None]

@@ -1,4 +1,4 @@
-"""The HTML page and the model card: whole, safe, and with the figures that were measured."""
+"""The HTML page and the model card: complete, safe, with the measured figures."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ SIZE = Study(
 
 
 class Page(HTMLParser):
-    """Tags, with a check that each one is closed in its turn, and the text between them."""
+    """A parser of a page that checks that each tag is closed, and collects the text."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ class Page(HTMLParser):
 
 
 def test_the_page_stands_alone(evaluation: Evaluation) -> None:
-    """No script, no link, no image, nothing fetched; light and dark from one style sheet."""
+    """The page has no script, link or image, and light and dark colours in one style sheet."""
     text = render(evaluation, [SIZE])
     tags = {tag for tag, _ in Page(text).seen}
     assert not tags & {"script", "link", "img", "iframe", "object"}
@@ -104,7 +104,7 @@ def test_the_page_stands_alone(evaluation: Evaluation) -> None:
 
 
 def test_the_page_has_every_figure(evaluation: Evaluation) -> None:
-    """U02-U04, U06, U07: reliability, risk-coverage, ROC, differences, benchmarks, size curve."""
+    """The page has all figures (U02-U04, U06, U07)."""
     page = Page(render(evaluation, [SIZE]))
     drawn = [attrs["aria-label"] for tag, attrs in page.seen if attrs.get("role") == "img"]
     assert drawn == [
@@ -133,7 +133,7 @@ def with_names(signal: float) -> Evaluation:
 
 
 def test_a_table_of_names_beside_the_calibrator_has_its_conclusion() -> None:
-    """How much of the ranking within questions comes from knowing who replied, in numbers."""
+    """The conclusion states in numbers how much of the ranking comes from the names."""
     some, same = names_conclusion(with_names(0.15)), names_conclusion(with_names(0.3))
     assert f'"{NAMES}", which never looks at a reply, has 0.' in some
     assert re.search(r"\d+ % of what the calibrator has over chance \(0\.\d{3}\)", some)
@@ -147,7 +147,7 @@ def test_a_table_of_names_beside_the_calibrator_has_its_conclusion() -> None:
 
 @pytest.mark.parametrize("width", [1_280, 1_440])
 def test_no_table_is_cut_off(browser: Browser, tmp_path: Path, width: int) -> None:
-    """On an ordinary screen every column of every table is in view, with their details open."""
+    """No table of the page is cut off on an ordinary screen."""
     page_file = tmp_path / "report.html"
     page_file.write_text(render(with_names(0.15)), encoding="utf-8")
     page = browser.new_page(viewport={"width": width, "height": 900})
@@ -164,7 +164,7 @@ def test_no_table_is_cut_off(browser: Browser, tmp_path: Path, width: int) -> No
 
 
 def test_the_page_tells_the_measured_figures(evaluation: Evaluation) -> None:
-    """The tiles and tables hold the evaluation's numbers."""
+    """The page has the evaluation's numbers."""
     pooled = evaluation.find("pooled")
     assert pooled is not None
     text = Page(render(evaluation)).text
@@ -174,7 +174,7 @@ def test_the_page_tells_the_measured_figures(evaluation: Evaluation) -> None:
 
 
 def test_hostile_names_are_text(evaluation: Evaluation) -> None:
-    """Names of benchmarks, models and methods cannot become markup, on the page or in the card."""
+    """Hostile names of benchmarks, models and methods are text on page and card."""
     rows = [
         parse_row({**row.raw, "benchmark": HOSTILE, "model": HOSTILE, "domain": HOSTILE})
         if n % 2
@@ -196,7 +196,7 @@ def test_hostile_names_are_text(evaluation: Evaluation) -> None:
 @pytest.mark.parametrize("count", [1, 2, 30])
 @pytest.mark.parametrize("label", [0, 1, None])
 def test_any_evaluation_has_a_page(count: int, label: int | None) -> None:
-    """One row, one label, one benchmark: a page without what cannot be drawn, never an error."""
+    """Any evaluation has a page, also with one row, label or benchmark."""
     rows = [
         parse_row(
             {
@@ -214,7 +214,7 @@ def test_any_evaluation_has_a_page(count: int, label: int | None) -> None:
 
 
 def test_figures_are_xml(evaluation: Evaluation) -> None:
-    """Every drawing is well-formed on its own, and its places are inside of it."""
+    """Every figure is well-formed XML, and its shapes are inside."""
     bins = reliability([0, 1, 1, 0], [0.1, 0.9, 0.8, 0.3])
     wide = ForestRow(HOSTILE.replace("\x1b", ""), Interval(0.7, 0.6, 0.8), 0.65, "p < 0.01")
     empty = ForestRow("none", Interval(float("nan"), float("nan"), float("nan")))
@@ -237,7 +237,7 @@ def test_figures_are_xml(evaluation: Evaluation) -> None:
 
 
 def test_a_line_of_a_forest_shows_its_interval_and_its_mark() -> None:
-    """A line from the low to the high end; none where an end is no number."""
+    """A line of a forest plot shows its interval and mark, and no interval without ends."""
     rows = [
         ForestRow("one", Interval(0.6, 0.5, 0.8), mark=0.7),
         ForestRow("open", Interval(0.6, math.nan, 0.8)),
@@ -250,7 +250,7 @@ def test_a_line_of_a_forest_shows_its_interval_and_its_mark() -> None:
 
 
 def test_p_values_have_the_precision_that_they_have() -> None:
-    """H05: tiny ones are bounded, not written as 0."""
+    """Tiny p values are bounded and not written as 0 (H05)."""
     assert [p_text(p) for p in (0.0, 5e-5, 0.0012, 0.2, 1.0)] == [
         "p < 0.0001",
         "p < 0.0001",
@@ -261,7 +261,7 @@ def test_p_values_have_the_precision_that_they_have() -> None:
 
 
 def test_a_permutation_test_is_not_surer_than_its_permutations() -> None:
-    """L03: the smallest p of 1,000 permutations is a bound."""
+    """The smallest p of a permutation test is a bound (L03)."""
     found = [chance_text(p) for p in (1 / 10_001, 1 / 1_001, 0.2, float("nan"))]
     assert found == ["p ≤ 0.0001", "p ≤ 0.001", "p = 0.20", NO_FIGURE]
 
@@ -270,7 +270,7 @@ def test_a_permutation_test_is_not_surer_than_its_permutations() -> None:
 
 
 def test_a_card_gets_its_figures(evaluation: Evaluation, tmp_path: Path) -> None:
-    """Between the marks stand the measured figures, a second time too; the rest is untouched."""
+    """A card gets its figures between its marks, also a second time; the rest stays."""
     card = tmp_path / "README.md"
     card.write_text(f"# Card\n\n{BEGIN}\nold 0.999\n{END}\n\nKnown failures.\n", encoding="utf-8")
     update_card(card, evaluation, [SIZE])
@@ -286,7 +286,7 @@ def test_a_card_gets_its_figures(evaluation: Evaluation, tmp_path: Path) -> None
 
 
 def test_a_part_of_a_card_has_figures_of_its_own(evaluation: Evaluation, tmp_path: Path) -> None:
-    """Those of other rows, between marks that name them, leave the card's own as they are."""
+    """A part of a card has its own marks and figures."""
     card = tmp_path / "README.md"
     own, calls = f"{BEGIN}\nown\n{END}", f"{BEGIN_OF.format('calls')}\nold\n{END}"
     card.write_text(f"{own}\n\n{calls}\n", encoding="utf-8")
@@ -301,7 +301,7 @@ def test_a_part_of_a_card_has_figures_of_its_own(evaluation: Evaluation, tmp_pat
 def test_a_card_without_a_place_is_left_alone(
     text: str, evaluation: Evaluation, tmp_path: Path
 ) -> None:
-    """Where it is not clear what to exchange nothing is exchanged, and the marks are told."""
+    """A card without its two marks is refused and unchanged."""
     card = tmp_path / "README.md"
     card.write_text(text)
     with pytest.raises(JudgingError, match="needs these two lines"):
@@ -310,7 +310,7 @@ def test_a_card_without_a_place_is_left_alone(
 
 
 def test_what_is_near_chance_is_named() -> None:
-    """A card says by itself where the calibrator does not beat chance."""
+    """The card names benchmarks where the calibrator does not beat chance."""
     rows = labelled(600, seed=1)
     p = noisy(rows, 1, 0.5)
     for i, row in enumerate(rows):

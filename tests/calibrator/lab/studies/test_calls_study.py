@@ -17,7 +17,7 @@ from tests.builders.labelled_rows import noisy, raw_rows, write
 
 
 def test_it_prints_and_writes_its_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows beside the judged ones are trained on, `--rows` bounds what is made wrong."""
+    """The study trains on the rows beside, judges at most `--rows`, prints and writes."""
     write(tmp_path / "train" / "rows.jsonl", raw_rows(60, seed=1))
     judged = write(tmp_path / "test" / "rows.jsonl", raw_rows(120, seed=2))
     seen: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Hard errors by benchmark, and whether ranking goes with accuracy (paper S01, S02, S04, H14)."""
+"""Hard errors by benchmark, and ranking against accuracy (paper S01, S02, S04, H14)."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def row(n: int, correct: int, benchmark: str = "a", stated: float | None = None)
 
 
 def test_hard_errors_are_counted_at_the_papers_thresholds() -> None:
-    """Wrong above .9 and right below .1, neither at it; shares below .2 and above .8 beside."""
-    told = [(0, 0.95), (0, 0.9), (0, 0.85), (1, 0.05), (1, 0.1), (1, 0.15), (1, 0.5), (0, 0.5)]
-    rows = [row(n, correct) for n, (correct, _) in enumerate(told)]
-    found = study_failures(rows, np.array([p for _, p in told]), "m")
+    """Hard errors are wrong above .9 or right below .1; other shares are beside them."""
+    cases = [(0, 0.95), (0, 0.9), (0, 0.85), (1, 0.05), (1, 0.1), (1, 0.15), (1, 0.5), (0, 0.5)]
+    rows = [row(n, correct) for n, (correct, _) in enumerate(cases)]
+    found = study_failures(rows, np.array([p for _, p in cases]), "m")
     [one] = found.entries
     assert (one.sure_wrong, one.unsure_right) == (1, 1)
     assert (one.right_below, one.wrong_above) == (0.75, 0.75)
@@ -36,7 +36,7 @@ def test_hard_errors_are_counted_at_the_papers_thresholds() -> None:
 
 
 def test_benchmarks_with_most_hard_errors_stand_first() -> None:
-    """And of their rows the worst ones."""
+    """Benchmarks with the most hard errors come first, and of their rows the worst ones."""
     rows = [row(n, 0, "b" if n < 6 else "a") for n in range(8)]
     confidence = np.array([0.91, 0.99, 0.95, 0.2, 0.2, 0.2, 0.97, 0.3])
     found = study_failures(rows, confidence, "m")
@@ -47,7 +47,7 @@ def test_benchmarks_with_most_hard_errors_stand_first() -> None:
 
 
 def test_replies_that_are_sure_of_themselves_and_denied_are_counted() -> None:
-    """Those that state 100 % and get less than .01 (O02)."""
+    """Replies that state 100 % and get less than .01 are counted (O02)."""
     rows = [row(0, 0, stated=1.0), row(1, 1, stated=1.0), row(2, 0, stated=0.99), row(3, 0)]
     found = study_failures(rows, np.array([0.001, 0.002, 0.001, 0.001]), "m")
     assert (found.stated_sure, found.stated_sure_wrong) == (2, 1)
@@ -55,7 +55,7 @@ def test_replies_that_are_sure_of_themselves_and_denied_are_counted() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_spearman_is_scipys(seed: int) -> None:
-    """With ties, to nine digits."""
+    """Spearman's rho and p are scipy's, with ties, to nine digits."""
     rng = np.random.default_rng(seed)
     one, other = rng.integers(0, 6, 25), rng.normal(size=25).round(1)
     found, wanted = spearman(one, other), spearmanr(one, other)
@@ -63,20 +63,20 @@ def test_spearman_is_scipys(seed: int) -> None:
 
 
 def test_without_variation_there_is_no_correlation() -> None:
-    """Nor with two pairs; a perfect order is 1."""
+    """Without variation, or with two pairs, the correlation is NaN."""
     assert np.isnan(spearman([1, 1, 1], [1, 2, 3]).rho)
     assert np.isnan(spearman([1, 2], [1, 2]).rho)
     assert spearman([1, 2, 3], [30, 20, 10]).rho == -1.0
 
 
 def test_no_row_is_an_error() -> None:
-    """There is nothing to look at."""
+    """Without rows there is an error."""
     with pytest.raises(JudgingError):
         study_failures([], np.array([]), "m")
 
 
 def test_the_command_prints_and_writes(tmp_path: Path) -> None:
-    """One line for each benchmark and one for all; nothing is trained."""
+    """The command prints a line for each benchmark and one for all."""
     rows = write(tmp_path / "rows.jsonl", raw_rows(200, seed=2))
     output = tmp_path / "failures.json"
     arguments = ["study", "failures", str(rows), "--calibrator", "fake:0.95", "-o", str(output)]

@@ -1,4 +1,4 @@
-"""Ways to read P(correct) from one adapter, judged beside each other (K14, K15, I16)."""
+"""Ways to read P(correct) from one adapter, judged side by side (K14, K15, I16)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def config_in(folder: Path) -> LlmConfig:
 
 
 def test_a_score_is_one_forward_pass(checkpoint: Path) -> None:
-    """A02: the base runs once for a reply, whatever there is to be read of it."""
+    """A score takes one forward pass of the base (A02)."""
     scorer = load_scorer(str(checkpoint), "cpu")
     assert isinstance(scorer, LlmCalibrator)
     passes: list[int] = []
@@ -51,26 +51,27 @@ def test_a_score_is_one_forward_pass(checkpoint: Path) -> None:
 
 
 def test_a_larger_budget_shows_more_of_an_answer(checkpoint: Path) -> None:
-    """K13: 1,600 characters are other scores than 800, which is where the prompt cuts by itself."""
+    """A budget of 1,600 characters gives other scores than 800, where the prompt cuts (K13)."""
     scorer = load_scorer(str(checkpoint), "cpu")
     long = [(n, "Bob " * 200 + f"{n % 2} " * 60) for n in range(6)]
     rows = [
         parse_row({"question": f"Ann {n}+1", "response": text, "correct": n % 2})
         for n, text in long
     ]
-    shown = {
+    shifts = {
         entry.label: entry.shift
         for entry in probe(scorer, rows).entries
         if entry.label.startswith("answer: first")
     }
-    assert shown["answer: first 800 characters"] == 0.0
-    assert abs(shown["answer: first 1,600 characters"]) > 1e-6
-    assert shown["answer: first 1,600 characters"] == shown["answer: first 3,000 characters"]
+    assert shifts["answer: first 800 characters"] == 0.0
+    assert abs(shifts["answer: first 1,600 characters"]) > 1e-6
+    assert shifts["answer: first 1,600 characters"] == shifts["answer: first 3,000 characters"]
 
 
 def test_every_way_is_judged_on_the_same_rows(checkpoint: Path, tmp_path: Path) -> None:
-    """K14, K15, I16: `pinocchio study elicitations` has an entry for each; a temperature moves
-    the confidence and never the ranking.
+    """`pinocchio study elicitations` has an entry for each way (K14, K15, I16).
+
+    A temperature changes the confidence and never the ranking.
     """
     rows = sums(240)
     for name, is_test in (("train", False), ("test", True)):
@@ -93,11 +94,11 @@ def test_every_way_is_judged_on_the_same_rows(checkpoint: Path, tmp_path: Path) 
     assert found["labels, temperature"].auroc == pytest.approx(found["labels"].auroc, abs=1e-9)
     assert found["labels, temperature"].ece != found["labels"].ece
     assert found["MC dropout, 5 passes"].auroc != found["labels"].auroc
-    assert found["state"].auroc > 0.5  # a random base's states tell the digits apart, a little
+    assert found["state"].auroc > 0.5  # a random base's states tell the digits apart a little
 
 
 def test_mc_dropout_is_the_mean_of_passes_that_differ(checkpoint: Path) -> None:
-    """I16: one pass is not another; the means of many are alike; a seed repeats."""
+    """MC dropout is the mean of different passes, repeatable by its seed (I16)."""
     calibrator, adapted = load_unmerged(config_in(checkpoint), checkpoint, "cpu")
     plain = [score.score for score in calibrator.score_batch(ITEMS)]
     merged = [score.score for score in load_scorer(str(checkpoint), "cpu").score_batch(ITEMS)]
@@ -111,11 +112,11 @@ def test_mc_dropout_is_the_mean_of_passes_that_differ(checkpoint: Path) -> None:
     assert means(1, 0) != pytest.approx(means(1, 1), abs=1e-4)
     spread = [np.std([means(n, seed) for seed in range(6)], axis=0).mean() for n in (1, 20)]
     assert spread[1] < spread[0] / 2
-    assert [score.score for score in calibrator.score_batch(ITEMS)] == plain  # it is off again
+    assert [score.score for score in calibrator.score_batch(ITEMS)] == plain  # dropout is off again
 
 
 def test_merged_weights_have_no_dropout(checkpoint: Path, tmp_path: Path) -> None:
-    """I16 needs the adapter apart: of whole weights it is said that there is none."""
+    """Merged weights have no adapter, so MC dropout is refused (I16)."""
     whole = tmp_path / "whole"
     export_weights(str(checkpoint), whole)
     with pytest.raises(CheckpointError, match="no adapter of its own"):

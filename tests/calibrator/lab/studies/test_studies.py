@@ -1,4 +1,4 @@
-"""Leaving things out, less training, and changed inputs (paper K02-K06, K08, K10-K13)."""
+"""Studies: leaving out, less training, changed inputs (paper K02-K06, K08, K10-K13)."""
 
 from __future__ import annotations
 
@@ -61,17 +61,17 @@ from tests.builders.labelled_rows import labelled, labels
     ],
 )
 def test_the_maker_is_read_from_the_name(model: str | None, maker: str | None) -> None:
-    """Families are makers; a name that tells none belongs to none."""
+    """The maker is read from the model's name, or is None."""
     assert family(model) == maker
 
 
 def test_there_are_families_enough() -> None:
-    """Leaving out families one at a time asks for six or more."""
+    """There are at least eight families."""
     assert len(FAMILIES) >= 8
 
 
 def test_benchmarks_that_share_questions_go_together() -> None:
-    """Leaving out MMLU-Pro alone would leave its questions in training under another name."""
+    """Benchmarks that share questions are one family."""
     assert benchmark_family("MMLU-Pro") == benchmark_family("MMLU-Pro-confidence") == "MMLU"
     assert benchmark_family("BFCL-simple") == "BFCL"
     assert benchmark_family("MMMU-Pro") == "MMMU-Pro"
@@ -95,7 +95,7 @@ def test_rows() -> list[Row]:
 def test_what_is_left_out_is_judged_and_not_trained_on(
     name: StudyName, train: list[Row], test_rows: list[Row]
 ) -> None:
-    """K04, K06: a fold judges the left-out group's test rows and trains on all rows of others."""
+    """A fold judges the test rows left out and trains on all rows of other groups (K04, K06)."""
     rows = [*train, *test_rows]
 
     def group(row: Row) -> str | None:
@@ -116,7 +116,7 @@ def test_what_is_left_out_is_judged_and_not_trained_on(
 
 
 def test_several_benchmarks_are_left_out_at_a_time() -> None:
-    """K05: folds are of five benchmarks where there are enough, none in two folds."""
+    """Several benchmarks are left out at a time, each in one fold (K05)."""
     test = [
         parse_row(
             {"question": f"{n}", "response": "x", "correct": n % 2, "benchmark": f"b{n % 24}"}
@@ -131,13 +131,11 @@ def test_several_benchmarks_are_left_out_at_a_time() -> None:
 
 
 def test_a_fold_is_judged_inside_too(train: list[Row], test_rows: list[Row]) -> None:
-    """K05: the same fit on the test rows that were not left out, and how much lower it is on those
-    that were; K04's folds have none.
-    """
-    rows, asked = [*train, *test_rows], list[tuple[Ints, Ints]]()
+    """A fold is also judged on the test rows that were not left out, but not for families (K05)."""
+    rows, fits = [*train, *test_rows], list[tuple[Ints, Ints]]()
 
     def fit(trained: Ints, judged: Ints) -> Floats:
-        asked.append((trained, judged))
+        fits.append((trained, judged))
         is_known = np.isin(
             [rows[i].domain for i in judged], list({rows[i].domain for i in trained})
         )
@@ -146,7 +144,7 @@ def test_a_fold_is_judged_inside_too(train: list[Row], test_rows: list[Row]) -> 
 
     found = run("domains", "a fit", fit, train, test_rows)
     assert [(one.auroc, one.inside, one.gap) for one in found.entries] == [(0.5, 1.0, 0.5)] * 2
-    for trained, judged in asked[1:]:
+    for trained, judged in fits[1:]:
         assert sorted(judged) == list(range(len(train), len(rows)))
         assert len(trained) < len(train)
     assert math.isnan(run("families", "a fit", fit, train, test_rows).mean("inside"))
@@ -155,17 +153,20 @@ def test_a_fold_is_judged_inside_too(train: list[Row], test_rows: list[Row]) -> 
 def test_sources_are_judged_on_models_that_they_are_not(
     train: list[Row], test_rows: list[Row]
 ) -> None:
-    """K03: each source alone on the two others, all three on each, with the mean over models."""
-    rows, asked = [*train, *test_rows], list[tuple[set[str | None], set[str | None]]]()
+    """Sources are judged on models that they are not (K03).
+
+    Each source alone is judged on the two others, all three on each, with the mean over models.
+    """
+    rows, fits = [*train, *test_rows], list[tuple[set[str | None], set[str | None]]]()
 
     def fit(trained: Ints, judged: Ints) -> Floats:
-        asked.append(({rows[i].model for i in trained}, {rows[i].model for i in judged}))
+        fits.append(({rows[i].model for i in trained}, {rows[i].model for i in judged}))
         return np.where(np.arange(len(judged)) % 3, 0.5, labels([rows[i] for i in judged]))
 
     found = run_sources("single-sources", "a fit", fit, train, test_rows)
-    assert [len(pool) for pool, _ in asked] == [1, 1, 1, 3]
-    assert all(not pool & judged for pool, judged in asked[:3])
-    assert asked[3][0] == asked[3][1]
+    assert [len(pool) for pool, _ in fits] == [1, 1, 1, 3]
+    assert all(not pool & judged for pool, judged in fits[:3])
+    assert fits[3][0] == fits[3][1]
     assert len(found.entries) == 3 * (2 + 1) + 3 + 1
     of_all = found.entries[-4:-1]
     assert found.entries[-1].auroc == pytest.approx(np.mean([one.auroc for one in of_all]))
@@ -173,8 +174,9 @@ def test_sources_are_judged_on_models_that_they_are_not(
 
 
 def test_pools_of_sources_grow(train: list[Row]) -> None:
-    """K02: four, five and seven sources, the most capable first, on models that are none of them;
-    with fewer models the study says how many it needs.
+    """Pools grow to four, five and seven sources, judged on other models (K02).
+
+    With fewer models the study says how many it needs.
     """
     raws = [row.raw | {"model": f"m{n % 9}"} for n, row in enumerate(labelled(2_000, seed=5))]
     test = [parse_row(raw) for raw in raws]
@@ -196,25 +198,25 @@ def test_pools_of_sources_grow(train: list[Row]) -> None:
 
 
 def test_sizes_grow_by_whole_questions(test_rows: list[Row]) -> None:
-    """K08: each part holds the smaller ones, all are judged on all test rows, the last is all."""
+    """Each size has the smaller ones in whole questions, judged on all test rows (K08)."""
     train = labelled(2_400, seed=3)
     folds = plan("size", train, test_rows)
     assert [len(fold.train) for fold in folds] == [500, 1_000, 2_000, 2_400]
     for smaller, larger in itertools.pairwise(folds):
         assert set(smaller.train) < set(larger.train)
     assert all(len(fold.judged) == len(test_rows) for fold in folds)
-    asked = [train[i].question_id for i in folds[0].train]
-    assert len(set(asked)) <= len(asked) / 4 + 1
+    questions = [train[i].question_id for i in folds[0].train]
+    assert len(set(questions)) <= len(questions) / 4 + 1
 
 
 def test_a_question_on_both_sides_is_refused(train: list[Row]) -> None:
-    """D04: nothing is measured on a question that was trained on."""
+    """A question that is both trained on and judged is refused (D04)."""
     with pytest.raises(JudgingError, match="questions are both trained on and judged"):
         plan("models", train, train[:10])
 
 
 def test_groups_too_small_to_judge_are_told(train: list[Row]) -> None:
-    """A study without a group of a hundred rows says so."""
+    """A study without a group of a hundred rows is refused."""
     with pytest.raises(JudgingError, match="nothing to leave out"):
         plan("models", train, labelled(60, seed=2))
 
@@ -223,20 +225,20 @@ def test_groups_too_small_to_judge_are_told(train: list[Row]) -> None:
 
 
 def test_a_study_tells_what_leaving_out_costs(train: list[Row], test_rows: list[Row]) -> None:
-    """K04: each fold's AUROC with its interval, beside that of a fit on everything."""
-    asked: list[tuple[Ints, Ints]] = []
+    """Each fold has its AUROC with its interval, beside that of a fit on everything (K04)."""
+    fits: list[tuple[Ints, Ints]] = []
 
     def fit(trained: Ints, judged: Ints) -> Floats:
         """Knows the labels when it has seen everything, else half of the time."""
-        asked.append((trained, judged))
+        fits.append((trained, judged))
         y = labels([[*train, *test_rows][i] for i in judged])
         keen = 1.0 if len(trained) == len(train) else 0.4
         return np.asarray(keen * y + (1 - keen) * np.random.default_rng(1).random(len(y)))
 
-    said: list[str] = []
-    found = run("models", "made up", fit, train, test_rows, said.append)
-    assert len(asked) == 4
-    assert len(said) == 3
+    sentences: list[str] = []
+    found = run("models", "made up", fit, train, test_rows, sentences.append)
+    assert len(fits) == 4
+    assert len(sentences) == 3
     for entry in found.entries:
         assert entry.reference == 1.0
         assert entry.low < entry.auroc < min(entry.high, 0.99)
@@ -248,8 +250,9 @@ def test_a_study_tells_what_leaving_out_costs(train: list[Row], test_rows: list[
 def test_what_was_left_out_is_ranked_together(
     train: list[Row], test_rows: list[Row], tmp_path: Path
 ) -> None:
-    """K04: three figures over the judged rows of all folds, beside the fit on everything's: folds
-    whose levels differ rank well within a benchmark and worse pooled. They survive the file.
+    """The judged rows of all folds have three figures together, which survive the file (K04).
+
+    Folds with different levels rank well within a benchmark and worse pooled.
     """
     rows = [*train, *test_rows]
 
@@ -278,9 +281,7 @@ def test_what_was_left_out_is_ranked_together(
 
 
 def test_several_are_left_out_by_one_fit(train: list[Row], test_rows: list[Row]) -> None:
-    """`history+BFCL` is one fold without both; a benchmark that shares its questions with others
-    can be left out by its own name, while these are trained on.
-    """
+    """`history+BFCL` is one fold without both; one benchmark of a family can be left out."""
     own = [row.benchmark for row in train]
     train = [*train, *(replace(row, benchmark="BFCL-parallel") for row in train[:40])]
     rows = [*train, *test_rows]
@@ -296,7 +297,7 @@ def test_several_are_left_out_by_one_fit(train: list[Row], test_rows: list[Row])
 
 
 def test_more_rows_help(test_rows: list[Row]) -> None:
-    """K08: on words that carry something, TF-IDF gains with rows."""
+    """TF-IDF gains with more rows (K08)."""
     train = labelled(2_400, seed=3)
     counts = WordPairCounts([*train, *test_rows])
     found = run("size", "TF-IDF", lambda a, b: counts.scores(a, b, "served"), train, test_rows)
@@ -306,7 +307,7 @@ def test_more_rows_help(test_rows: list[Row]) -> None:
 
 
 def test_a_study_survives_its_file(train: list[Row], test_rows: list[Row], tmp_path: Path) -> None:
-    """What -o writes is read back, nan as well; another file is refused."""
+    """A study survives its file, NaN too, and another file is refused."""
     found = probe(FakeScorer(0.5), test_rows[:50])
     path = tmp_path / "study.json"
     path.write_text(study_json(found))
@@ -322,13 +323,13 @@ def test_a_study_survives_its_file(train: list[Row], test_rows: list[Row], tmp_p
 
 
 def test_hedges_are_taken_out() -> None:
-    """K12: words of doubt go, with the comma behind them; all else stays."""
+    """Words of doubt are removed with their comma, and the rest stays (K12)."""
     text = "I think it is 4. Maybe, it is 5; possibly 6. A maybeless wordthink stays."
     assert strip_hedges(text) == "it is 4. it is 5; 6. A maybeless wordthink stays."
 
 
 def test_hedges_are_put_in() -> None:
-    """K12: before the first sentence and every third one after it, in turn; nothing is lost."""
+    """Words of doubt are added to every third sentence, and removing them gives the text (K12)."""
     text = "One is 1. Two is 2. Three is 3. Four is 4."
     assert inject_hedges(text) == "Maybe, One is 1. Two is 2. Three is 3. I think, Four is 4."
     assert strip_hedges(inject_hedges(text)) == text
@@ -337,7 +338,7 @@ def test_hedges_are_put_in() -> None:
 
 
 class Reader:
-    """A scorer that only looks at one thing, to see that a probe takes it away."""
+    """A scorer that looks at one thing, to show what a probe takes away."""
 
     name = "reader"
 
@@ -387,7 +388,7 @@ def telling() -> list[Row]:
     ],
 )
 def test_a_probe_takes_away_what_it_says(look: str, takes_away: set[str]) -> None:
-    """K10, K11: a scorer of one thing is at chance where that is taken, and else as before."""
+    """A scorer of one thing is at chance if a probe takes it away, else unchanged (K10, K11)."""
     found = probe(Reader(look), telling())  # type: ignore[arg-type]
     assert [entry.label for entry in found.entries] == list(PROBES)
     for entry in found.entries:
@@ -399,7 +400,7 @@ def test_a_probe_takes_away_what_it_says(look: str, takes_away: set[str]) -> Non
 
 
 def test_a_shorter_answer_tells_less() -> None:
-    """K13: with the first 200 characters only what stands there is seen, with 400 all of it."""
+    """The first 200 characters of an answer reveal less than 400 (K13)."""
     found = {entry.label: entry for entry in probe(Reader("answer"), telling()).entries}  # type: ignore[arg-type]
     short = found["answer: first 200 characters"]
     assert 0.5 < short.auroc < 1.0
@@ -408,7 +409,7 @@ def test_a_shorter_answer_tells_less() -> None:
 
 
 def test_the_sample_is_always_the_same(train: list[Row]) -> None:
-    """Two runs probe the same rows, in their order; few rows are all taken."""
+    """A sample is always the same rows in their order, and few rows are all taken."""
     chosen = sample(train, 100)
     assert chosen == sample(train, 100)
     assert len({row.raw["id"] for row in chosen}) == 100
@@ -418,7 +419,7 @@ def test_the_sample_is_always_the_same(train: list[Row]) -> None:
 
 
 def test_names_of_the_probes_are_those_of_the_paper(train: list[Row]) -> None:
-    """K10-K13: metadata, question, hedging and response budget are all asked."""
+    """The probes are those of the paper: names, question, hedges and answer (K10-K13)."""
     assert {label.split(":")[0] for label in PROBES} == {
         "as served",
         "names",

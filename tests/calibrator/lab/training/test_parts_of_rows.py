@@ -1,4 +1,4 @@
-"""Which parts of a calibrator rows can teach: the others are left out, and the reason is said."""
+"""Parts that rows can teach: others are left out, with the reason."""
 
 from __future__ import annotations
 
@@ -42,19 +42,21 @@ def calls(count: int) -> Iterator[dict[str, Any]]:
 
 
 def chosen(path: Path, *rows: dict[str, Any], **options: Any) -> tuple[set[str], list[str], Any]:
-    """Return the chosen parts, the messages, and the rows, for a training on these rows."""
+    """Return the chosen parts, the messages and the rows for a training on these rows."""
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    asked: dict[str, Any] = {f"has_{part}": True for part in EVERY}
-    said: list[str] = []
-    config = replace(TrainConfig(data=(str(path),)), **asked)
-    found, kept = choose_parts(config, options.get("optional", EVERY), said.append)
-    return {part for part in EVERY if getattr(found, f"has_{part}")}, said, kept
+    parts: dict[str, Any] = {f"has_{part}": True for part in EVERY}
+    sentences: list[str] = []
+    config = replace(TrainConfig(data=(str(path),)), **parts)
+    found, kept = choose_parts(config, options.get("optional", EVERY), sentences.append)
+    return {part for part in EVERY if getattr(found, f"has_{part}")}, sentences, kept
 
 
 def test_rows_of_every_kind_teach_every_part(tmp_path: Path) -> None:
-    """Texts of two models, and calls, right and wrong: nothing is left out."""
-    parts, said, (rows, _, own) = chosen(tmp_path / "rows.jsonl", *texts(60, models=2), *calls(80))
-    assert (parts, said) == (set(EVERY), [])
+    """Texts of two models and calls, right and wrong, teach every part."""
+    parts, sentences, (rows, _, own) = chosen(
+        tmp_path / "rows.jsonl", *texts(60, models=2), *calls(80)
+    )
+    assert (parts, sentences) == (set(EVERY), [])
     assert len(own) > MIN_LABELS
     assert not any(row.tool_use and row.tool_use.has_calls for row in rows)
 
@@ -74,18 +76,18 @@ def test_rows_of_every_kind_teach_every_part(tmp_path: Path) -> None:
 def test_what_the_rows_cannot_teach_is_left_out(
     rows: list[dict[str, Any]], missing: set[str], tmp_path: Path
 ) -> None:
-    """Each part is named once with the reason; rows that nobody else learns from stay."""
-    parts, said, (_, _, apart) = chosen(tmp_path / "rows.jsonl", *rows)
+    """A part that the rows cannot teach is left out, with its reason once."""
+    parts, sentences, (_, _, apart) = chosen(tmp_path / "rows.jsonl", *rows)
     assert parts == set(EVERY) - missing
-    assert {line.split("'")[1] for line in said} == missing
+    assert {line.split("'")[1] for line in sentences} == missing
     labels = f"it needs {MIN_LABELS} right"
     needs = dict.fromkeys(EVERY, labels) | {"abilities": "it needs replies of two models"}
-    assert all(needs[line.split("'")[1]] in line for line in said)
+    assert all(needs[line.split("'")[1]] in line for line in sentences)
     assert "calls" in parts or apart == []
 
 
 def test_what_is_asked_for_stays(tmp_path: Path) -> None:
-    """A part that a person names is fitted, or its own error tells why it cannot be."""
-    parts, said, _ = chosen(tmp_path / "rows.jsonl", *texts(60), optional=("opinion",))
+    """A part that is asked for stays, even if it cannot be taught."""
+    parts, sentences, _ = chosen(tmp_path / "rows.jsonl", *texts(60), optional=("opinion",))
     assert parts == {"forest", "abilities", "inspector", "calls"}
-    assert len(said) == 1
+    assert len(sentences) == 1

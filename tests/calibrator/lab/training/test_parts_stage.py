@@ -1,4 +1,4 @@
-"""A tower, an inspector and trees for calls in one checkpoint: trained, read, scored (G02, L04)."""
+"""Tower, inspector and trees for calls in one checkpoint: trained, read, scored (G02, L04)."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def scorer(made: Path) -> EmbeddedCalibrator:
 
 
 def test_a_text_counts_as_much_as_it_is_in_order(scorer: EmbeddedCalibrator) -> None:
-    """The confidence is P(right | in order) x P(in order), and what is off topic is told."""
+    """A text's confidence is P(right | in order) x P(in order), and one off topic has a reason."""
     question = "Shelf 7 has 31 drums and gets 12 more. How many?"
     own = "Shelf 7 had 31 drums. With 12 more that makes 31 + 12 = 43 drums. The answer is 43."
     items = [Item(question, own), Item(question, OFF_TOPIC)]
@@ -113,7 +113,7 @@ def test_a_text_counts_as_much_as_it_is_in_order(scorer: EmbeddedCalibrator) -> 
 
 
 def test_a_call_is_judged_by_the_trees_for_calls(scorer: EmbeddedCalibrator) -> None:
-    """What a call's text would score has no part in it; neighbours change nothing."""
+    """A call is scored by the trees for calls alone, the same in a batch."""
     assert scorer.reads_tool_use
     (scene, *_) = scenes(1, 11, DOMAINS[:4])
     call = Item("ignored", "ignored", tool_use=scene.used)
@@ -127,24 +127,24 @@ def test_a_call_is_judged_by_the_trees_for_calls(scorer: EmbeddedCalibrator) -> 
 
 
 def test_an_agents_claim_lowers_what_its_text_scores(scorer: EmbeddedCalibrator) -> None:
-    """A message in a conversation with tools is multiplied by P(it claims what was done)."""
+    """A message in a conversation with tools is multiplied by P(its claims are true)."""
     (scene, *_) = scenes(1, 12, DOMAINS[:4])
-    said = {"role": "assistant", "content": "Done, it has been cancelled."}
+    message = {"role": "assistant", "content": "Done, it has been cancelled."}
     used = ToolUse([*scene.used.messages, {"role": "user", "content": "Cancel it."}],
-                   scene.used.tools, said)  # fmt: skip
-    plain, agent = Item("Cancel it.", said["content"]), Item("Cancel it.", said["content"])
+                   scene.used.tools, message)  # fmt: skip
+    plain, agent = Item("Cancel it.", message["content"]), Item("Cancel it.", message["content"])
     agent.tool_use = used
     assert scorer.parts.calls is not None
     honest = 1 / (1 + np.exp(-scorer.parts.calls.claim_odds([used])[0]))
-    without, told = (scorer.score_batch([item])[0].confidence for item in (plain, agent))
-    assert told == pytest.approx(without * honest)
+    without, with_tools = (scorer.score_batch([item])[0].confidence for item in (plain, agent))
+    assert with_tools == pytest.approx(without * honest)
     assert honest < 1
 
 
 def test_rows_that_call_tools_teach_the_trees_for_calls_alone(
     scorer: EmbeddedCalibrator, made: Path
 ) -> None:
-    """No example for the tower is made of them."""
+    """Rows that call tools teach only the trees for calls."""
     assert scorer.config.benchmarks == ("shelves",)
     assert read_config(made).training["has_calls"] is True
 
@@ -152,7 +152,7 @@ def test_rows_that_call_tools_teach_the_trees_for_calls_alone(
 def test_each_part_is_fitted_once(
     config: TrainConfig, made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that goes on takes what is fitted; the checkpoint is the same."""
+    """A run that continues does not fit its parts again and gives the same checkpoint."""
     before = read_config(made)
 
     def fail(*_: object) -> None:
@@ -161,7 +161,7 @@ def test_each_part_is_fitted_once(
     monkeypatch.setattr(training, "fit_inspector", fail)
     monkeypatch.setattr(training, "fit_knowledge", fail)
     monkeypatch.setattr(training, "fit_calls", fail)
-    with threadpool_limits(1):  # another order of additions is another last bit
+    with threadpool_limits(1):  # another order of additions gives another last bit
         again = train(made.parent, config, lambda _: None)
     assert read_config(again) == before
 
@@ -169,8 +169,9 @@ def test_each_part_is_fitted_once(
 def test_parts_are_added_to_a_checkpoint(
     config: TrainConfig, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`--start` keeps tower, curve and familiarity number for number, and says where they are from;
-    without a part to add there is nothing to do.
+    """`--start` keeps tower, curve and familiarity, and notes their origin.
+
+    Without a part to add it is refused.
     """
     bare = replace(config, has_inspector=False, has_knowledge=False, has_calls=False)
     start = train(tmp_path / "bare", bare, lambda _: None)
@@ -191,7 +192,7 @@ def test_parts_are_added_to_a_checkpoint(
 
 
 def test_calls_alone_teach_no_tower(config: TrainConfig, tmp_path: Path) -> None:
-    """A file of calls only is refused with what is missing."""
+    """A file of calls only is refused."""
     lines = Path(config.data[0]).read_text().splitlines()
     path = tmp_path / "calls.jsonl"
     path.write_text("\n".join(line for line in lines if '"tools"' in line))

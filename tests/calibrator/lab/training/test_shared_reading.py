@@ -1,4 +1,4 @@
-"""What the folds of a study read once is what each would read by itself (K04, K05)."""
+"""A shared reading gives each fold of a study what it would read alone (K04, K05)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LEFT_OUT = "gpt-small"
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    """Several would add the same numbers in another order each time."""
+    """Limit libraries to one thread: several would add numbers in another order each time."""
     with threadpool_limits(1):
         yield
 
@@ -49,7 +49,7 @@ def without(config: TrainConfig, rows: list[Row], path: Path) -> TrainConfig:
 
 
 def test_a_fit_on_all_rows_is_the_same_bit_for_bit(rows: list[Row], tmp_path: Path) -> None:
-    """Nothing is left out, so that the rows' own topics, lessons and strange texts are shared."""
+    """A fit on all rows is the same with a shared reading, bit for bit."""
     every = np.arange(len(rows))
     found = [
         EmbeddedFit(rows, tmp_path / str(trained), small_training(), trained=trained)(every, every)
@@ -62,7 +62,7 @@ def test_a_fit_on_all_rows_is_the_same_bit_for_bit(rows: list[Row], tmp_path: Pa
 def test_a_fold_without_random_texts_and_topics_is_the_same_bit_for_bit(
     rows: list[Row], tmp_path: Path
 ) -> None:
-    """What differs in a fold is what is drawn, and topics of all texts; the rest does not."""
+    """A fold without random texts and topics is the same with a shared reading, bit for bit."""
     plain = replace(
         small_training(),
         addressed_share=0.0,
@@ -82,17 +82,17 @@ def test_a_fold_without_random_texts_and_topics_is_the_same_bit_for_bit(
 def test_a_fold_learns_of_nothing_that_is_left_out(
     rows: list[Row], config: TrainConfig, tmp_path: Path
 ) -> None:
-    """Examples, base rate, validation and lessons are of the fold's rows alone."""
+    """A fold's examples, base rate, validation and lessons are of its own rows."""
     tokenizer = load_tokenizer(base_folder())
     fold = without(config, rows, tmp_path)
     shared = SharedReading(config, tokenizer)(fold, tokenizer, chosen=read_selection(fold))
     alone = prepare(fold, tokenizer)
-    told = [
+    readings = [
         [(e.source_model, e.question_id, e.benchmark, e.target) for e in each.train]
         for each in (shared, alone)
     ]
-    assert told[0] == told[1]
-    assert LEFT_OUT not in {model for model, *_ in told[0]}
+    assert readings[0] == readings[1]
+    assert LEFT_OUT not in {model for model, *_ in readings[0]}
     assert shared.base_rate == alone.base_rate
     assert [e.answer.tolist() for e in shared.validation] == [
         e.answer.tolist() for e in alone.validation
@@ -117,7 +117,7 @@ def test_a_fold_learns_of_nothing_that_is_left_out(
 
 
 def test_no_row_for_validation_is_told(rows: list[Row], config: TrainConfig) -> None:
-    """A fold whose questions all fell to one side is refused as it is elsewhere."""
+    """A fold without rows for validation is refused."""
     tokenizer = load_tokenizer(base_folder())
     kept, _, calls = read_selection(config)
     with pytest.raises(TrainingError, match="none is left for validation"):

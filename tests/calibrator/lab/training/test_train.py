@@ -1,4 +1,4 @@
-"""A real, tiny training run: resumable, never on the questions it is validated on (paper D04)."""
+"""A real, tiny training: resumable, never on its validation questions (paper D04)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SHARE = 0.25
 
 
 def write_rows(path: Path, questions: int = 40) -> Path:
-    """Two answers to each question, one right and one wrong; the right ones are longer."""
+    """Write two answers to each question, one right and one wrong; the right ones are longer."""
     with path.open("w") as stream:
         for n in range(questions):
             for model in ("One", "two"):
@@ -71,10 +71,10 @@ def finished(config: TrainConfig, tmp_path_factory: pytest.TempPathFactory) -> P
 def test_a_run_ends_beside_the_shipped_calibrator(
     finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """AUROC and ECE of both on the same held-out rows, and where the new one is named."""
+    """The report has AUROC and ECE of both calibrators on the held-out rows, and the folder."""
     config = config_of(write_rows(tmp_path / "rows.jsonl", questions=160))
     report(finished, config)
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     found = re.fullmatch(
         r"the checkpoint is in [^\n]*\n"
         r"on (\d+) held-out rows, as served "
@@ -83,16 +83,16 @@ def test_a_run_ends_beside_the_shipped_calibrator(
         r"  the shipped one  AUROC 0\.\d{3}, ECE 0\.\d{3}\n"
         r"judge it on rows .*: pinocchio evaluate TEST.jsonl --calibrator (\S+)\n"
         r"to serve it, say in proxy.yaml: calibrator: {checkpoint: (\S+)}\n",
-        told,
+        output,
     )
-    assert found is not None, told
+    assert found is not None, output
     held = [row for row in read_selection(config)[1] if share_of(row.question_id) < SHARE]
     assert int(found[1]) == len(held) >= 30
     assert found[3] == found[4] == str(finished)
 
 
 def test_the_comparison_is_bounded_in_time(finished: Path, tmp_path: Path) -> None:
-    """With no time left it stops after a few rows, and says that they are too few."""
+    """Without time the comparison stops after a few rows and says that they are too few."""
     config = config_of(write_rows(tmp_path / "rows.jsonl", questions=160))
     seen: list[int] = []
     (line,) = beside_shipped(finished, config, seen.append, most_s=0)
@@ -100,7 +100,7 @@ def test_the_comparison_is_bounded_in_time(finished: Path, tmp_path: Path) -> No
 
 
 def test_another_seed_gives_other_scores(config: TrainConfig, tmp_path: Path) -> None:
-    """Of the tower; that the same one gives the same weights is shown by other tests."""
+    """Another seed gives other scores."""
     items = [Item(f"What is {n} + {n}?", f"It is {2 * n}, surely.", "one") for n in range(20)]
     other = replace(config, selection=replace(config.selection, seed=1))
     first, differing = (
@@ -116,9 +116,7 @@ def test_another_seed_gives_other_scores(config: TrainConfig, tmp_path: Path) ->
 def test_a_forest_is_optional(
     config: TrainConfig, tmp_path: Path, has_forest: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A tower, alone or with a forest as it ships, is a calibrator, and the run needs no second
-    start.
-    """
+    """A tower alone, or with a forest, is a calibrator."""
     vectors = np.random.default_rng(9).normal(size=(30_522, 8)).astype(np.float32)
     monkeypatch.setattr(tower_stage, "piece_vectors", lambda _: vectors)
     bush = ForestConfig(trees=5, leaf_rows=5, topics=(2, 2, 2, 2, 2), grams=100)
@@ -147,8 +145,9 @@ def test_a_forest_is_optional(
 def test_a_tower_is_fitted_once_though_the_next_one_is_interrupted(
     config: TrainConfig, tmp_path: Path
 ) -> None:
-    """Each is kept as soon as it is there; the weights are those of a run in one go, and another
-    configuration may not take them over.
+    """Each tower is saved once it is fitted, and an interrupted run ends with the same weights.
+
+    Another configuration may not use them.
     """
     pair = replace(config, tower=replace(config.tower, members=2))
 
@@ -170,13 +169,13 @@ def test_a_tower_is_fitted_once_though_the_next_one_is_interrupted(
 
 
 def test_two_towers_of_one_seed_are_one(config: TrainConfig, tmp_path: Path) -> None:
-    """The same configuration gives the same weights, bit by bit, on the same machine."""
+    """The same configuration gives the same weights on the same machine."""
     one, other = (train(tmp_path / name, config, lambda _: None) for name in "ab")
     assert read_config(one).weights_sha256 == read_config(other).weights_sha256
 
 
 def test_the_checkpoint_says_how_it_came_about(config: TrainConfig, finished: Path) -> None:
-    """Data choice, tags, curve and quality are in calibrator.json; a path to data is not."""
+    """calibrator.json has selection, tags, curve and quality, and no path to the data."""
     found = read_config(finished)
     assert found.training["selection"]["rows"] == 80
     assert found.source_models == ("one", "two")
@@ -190,7 +189,7 @@ def test_the_checkpoint_says_how_it_came_about(config: TrainConfig, finished: Pa
 
 
 def test_the_checkpoint_scores(finished: Path) -> None:
-    """What training writes, serving loads; the trained model tells the two answers apart."""
+    """A trained checkpoint is loaded and scores right and wrong answers differently."""
     scorer = load_scorer(str(finished), "cpu")
     right, wrong = scorer.score_batch(
         [Item("What is 7 + 7?", a) for a in ("It is 14, surely.", "7")]
@@ -201,22 +200,22 @@ def test_the_checkpoint_scores(finished: Path) -> None:
 
 
 def test_no_validation_question_is_trained_on(config: TrainConfig, finished: Path) -> None:
-    """D04: what a run measures itself on, it has not seen; and no row is trained on twice."""
+    """No validation question is trained on, and no row twice (D04)."""
     run = TrainingRun(finished.parent, config, lambda _: None)
     data = prepare(config, run.tokenizer)
-    asked = {row.question_id for row in data.rows}
-    held = {f"q{n}" for n in range(40)} - asked
-    assert all(share_of(question) >= SHARE for question in asked)
+    questions = {row.question_id for row in data.rows}
+    held = {f"q{n}" for n in range(40)} - questions
+    assert all(share_of(question) >= SHARE for question in questions)
     assert held
     assert all(share_of(question) < SHARE for question in held)
     assert len(data.validation) == 2 * len(held)
     texts = {example.question.tobytes() for example in data.train if example.benchmark}
     assert not texts & {example.question.tobytes() for example in data.validation}
-    assert len({id(row) for row in data.rows}) == len(data.rows) == 2 * len(asked)
+    assert len({id(row) for row in data.rows}) == len(data.rows) == 2 * len(questions)
 
 
 def test_outliers_carry_the_base_rate(config: TrainConfig, finished: Path) -> None:
-    """Text of no benchmark's kind has a soft label and no tags."""
+    """Outliers have the base rate as their target, and no tags."""
     run = TrainingRun(finished.parent, config, lambda _: None)
     data = prepare(config, run.tokenizer)
     outliers = [example for example in data.train if example.benchmark is None]
@@ -225,7 +224,7 @@ def test_outliers_carry_the_base_rate(config: TrainConfig, finished: Path) -> No
 
 
 def test_a_file_is_no_folder_of_a_run(config: TrainConfig, tmp_path: Path) -> None:
-    """The sentence says so, and the file stays."""
+    """A file in place of a run's folder is refused and unchanged."""
     file = tmp_path / "run"
     file.write_text("mine")
     with pytest.raises(TrainingError, match="run is a file; a run needs a folder of its own"):
@@ -234,7 +233,7 @@ def test_a_file_is_no_folder_of_a_run(config: TrainConfig, tmp_path: Path) -> No
 
 
 def test_a_folder_of_another_configuration_is_refused(config: TrainConfig, finished: Path) -> None:
-    """Two runs never mix: another seed in the same folder is a sentence, and nothing changes."""
+    """A folder with a run of another configuration is refused and unchanged."""
     before = (finished.parent / "train.json").read_text()
     with pytest.raises(TrainingError, match="a run with another configuration; choose another"):
         train(finished.parent, replace(config, outlier_share=0.1), lambda _: None)
@@ -244,7 +243,7 @@ def test_a_folder_of_another_configuration_is_refused(config: TrainConfig, finis
 def test_a_run_that_never_began_does_not_take_its_folder(
     config: TrainConfig, tmp_path: Path
 ) -> None:
-    """After a mistake that stopped a run before its first step, the folder is free again."""
+    """A run that failed before its first step leaves its folder free."""
     few = config_of(write_rows(tmp_path / "few.jsonl", questions=3))
     none_held = replace(few, selection=Selection(validation_share=0.0))
     with pytest.raises(TrainingError, match="too few questions: none is left for validation"):

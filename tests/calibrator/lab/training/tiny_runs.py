@@ -1,4 +1,4 @@
-"""Trainings that take a second: few trees and few words of each part."""
+"""Trainings of a second: few trees and few words for each part."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from calibrator.text.word_pieces import Layout
 
 
 def small_training() -> TrainConfig:
-    """Return a run that trains every part of the shipped calibrator, with few trees and words."""
+    """Return a configuration that trains every part of the shipped calibrator, but small."""
     return replace(
         as_shipped(),
         selection=Selection(validation_share=0.25),

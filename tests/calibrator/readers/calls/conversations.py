@@ -1,4 +1,4 @@
-"""Short conversations with a call at their end, for tests of traits."""
+"""Short conversations that end with a call, for tests of traits."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ def tool(name: str, takes: dict[str, Any]) -> Json:
     return {"type": "function", "function": {"name": name, "parameters": parameters}}
 
 
-def said(name: str, arguments: Any, call_id: str = "c1") -> Json:
+def call_message(name: str, arguments: Any, call_id: str = "c1") -> Json:
     """Return an assistant's message that makes one call."""
     function = {"name": name, "arguments": json.dumps(arguments)}
     calls = [{"id": call_id, "type": "function", "function": function}]
     return {"role": "assistant", "content": None, "tool_calls": calls}
 
 
-def made(name: str, arguments: Any, result: str, number: int = 1) -> list[Json]:
+def earlier_call(name: str, arguments: Any, result: str, number: int = 1) -> list[Json]:
     """Return the messages of an earlier call and its result."""
     answer = {"role": "tool", "tool_call_id": f"c{number}", "content": result}
-    return [said(name, arguments, f"c{number}"), answer]
+    return [call_message(name, arguments, f"c{number}"), answer]
 
 
 def renting(
@@ -51,15 +51,17 @@ def renting(
     name: str = "rent_boat",
     result: str = BOATS,
 ) -> ToolUse:
-    """Somebody rents a boat; what is given differs from the plain case."""
-    looked = made("find_boats", {"query": "Pike"}, result) if before is None else before
+    """Return a conversation about renting a boat; each argument differs from the plain case."""
+    looked = earlier_call("find_boats", {"query": "Pike"}, result) if before is None else before
     messages = [
         {"role": "system", "content": rules},
         {"role": "user", "content": request},
         *looked,
     ]
     return ToolUse(
-        messages, [tool(*LOOK), tool(*WRITE)], said(name, RIGHT if values is None else values)
+        messages,
+        [tool(*LOOK), tool(*WRITE)],
+        call_message(name, RIGHT if values is None else values),
     )
 
 

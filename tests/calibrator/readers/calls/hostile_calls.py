@@ -1,4 +1,4 @@
-"""Replies and conversations as nobody should send them: huge, nested, of wrong types."""
+"""Hostile replies and conversations: huge, nested, of wrong types."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _told(text: Any) -> list[Json]:
 
 
 def hostile_calls() -> dict[str, ToolUse]:
-    """Return hostile replies, by what is wrong with them."""
+    """Return hostile replies by their kind."""
     plain = called()
     long_texts = {
         "spaces": " " * LONG,
@@ -95,7 +95,7 @@ def hostile_calls() -> dict[str, ToolUse]:
 
 
 def _shapes(plain: Json) -> dict[str, ToolUse]:
-    """Wrong types, many of everything, deep in each other."""
+    """Return replies with wrong types, many items and deep nesting."""
     ask = _asked("Pay 40.50 to Ada.")
     result = {"role": "tool", "tool_call_id": "c1", "content": "Ada: AC-7781, 40.5; " * 190}
     heavy = {"tool_calls": [called('{"a": "' + "b" * 19_000 + '"}')["tool_calls"][0]] * 500}

@@ -1,4 +1,4 @@
-"""What replies of text claim, beside what was called and found; trees that read it."""
+"""Claims in replies of text, compared with earlier calls and results; and trees on their traits."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ from calibrator.readers.calls import CallTrees
 from calibrator.readers.calls.model import CLAIMS
 from calibrator.readers.calls.reading.claims import AGAINST, NAMES, claim_traits, named_claims
 from calibrator.rows.rows import parse_row
-from tests.calibrator.readers.calls.conversations import RIGHT, made, renting
+from tests.calibrator.readers.calls.conversations import RIGHT, earlier_call, renting
 from tests.running.live_proxy import ROOT
 
 SMALL = CallConfig(claim_trees=40, leaf_rows=15)
-RENTED = made("rent_boat", RIGHT, '{"status": "ok"}', 2)
-REFUSED = made("rent_boat", RIGHT, "Error: the boat is under repair", 2)
-LOOKED = made("find_boats", {"query": "Pike"}, '[{"name": "Pike", "seats": 2, "price": 18}]')
+RENTED = earlier_call("rent_boat", RIGHT, '{"status": "ok"}', 2)
+REFUSED = earlier_call("rent_boat", RIGHT, "Error: the boat is under repair", 2)
+LOOKED = earlier_call(
+    "find_boats", {"query": "Pike"}, '[{"name": "Pike", "seats": 2, "price": 18}]'
+)
 WORDS = re.compile(r"[^\W\d_]+")
 
 
@@ -53,7 +55,7 @@ def claims(text: str, before: list[dict[str, Any]], request: str = "Rent the Pik
     ],
 )  # fmt: skip
 def test_a_claim_needs_an_act(text: str) -> None:
-    """Whatever the words, a change that is told and was not made, or failed, is seen."""
+    """A claimed change that was not made, or that failed, is found in any words."""
     assert claims(text, LOOKED)["claimed_unacted"] == 1
     assert claims(text, [*LOOKED, *RENTED])["claimed_unacted"] == 0
     assert claims(text, [*LOOKED, *RENTED])["claimed_failed"] == 0
@@ -69,18 +71,18 @@ def test_a_claim_needs_an_act(text: str) -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_claim_needs_none(text: str) -> None:
-    """Questions, offers, denials, drafts and finds claim no completed change."""
+    """Questions, offers, denials, drafts and finds are no claims of a completed change."""
     assert claims(text, LOOKED)["claimed_unacted"] == 0
 
 
 def test_a_state_that_a_result_tells_is_no_claim() -> None:
-    """A passive that repeats a record is information."""
-    told = made("find_boats", {"query": "Pike"}, '[{"name": "Pike", "state": "rented"}]')
-    assert claims("The Pike is rented.", told)["claimed_unacted"] == 0
+    """A passive that repeats a record of a result is no claim."""
+    before = earlier_call("find_boats", {"query": "Pike"}, '[{"name": "Pike", "state": "rented"}]')
+    assert claims("The Pike is rented.", before)["claimed_unacted"] == 0
 
 
 def test_figures_come_from_somewhere() -> None:
-    """A number, a day or a code that was told nowhere is seen; sums of what was told are not."""
+    """A number, day or code from nowhere is found; sums of known numbers are not."""
     assert claims("It costs 18.", LOOKED)["number_unfound"] == 0
     assert claims("Both together cost 36.", LOOKED)["number_unfound"] == 0
     assert claims("It costs 23.", LOOKED)["number_unfound"] == 1
@@ -90,16 +92,16 @@ def test_figures_come_from_somewhere() -> None:
 
 
 def test_a_figure_of_another_record_is_seen() -> None:
-    """The price of the boat that was asked for is not that of its neighbour."""
-    boats = made("find_boats", {"query": ""}, '[{"name": "Pike", "price": 18},'
+    """The price of another record than the requested one is found."""
+    boats = earlier_call("find_boats", {"query": ""}, '[{"name": "Pike", "price": 18},'
                  ' {"name": "Otter", "price": 45}]')  # fmt: skip
-    asked = "What does the Pike cost?"
-    assert claims("The Pike costs 18.", boats, asked)["misplaced"] == 0
-    assert claims("The Pike costs 45.", boats, asked)["misplaced"] == 1
+    question = "What does the Pike cost?"
+    assert claims("The Pike costs 18.", boats, question)["misplaced"] == 0
+    assert claims("The Pike costs 45.", boats, question)["misplaced"] == 1
 
 
 def test_nobody_has_looked() -> None:
-    """That something is there is told without a look, where a look was possible."""
+    """A statement about existence without a look-up is found."""
     assert claims("Yes, there is one.", [])["asserted_unlooked"] == 1
     assert claims("Yes, there is one.", LOOKED)["asserted_unlooked"] == 0
 
@@ -108,7 +110,7 @@ def test_nobody_has_looked() -> None:
     "content", [None, "", [], [{"text": 3}], {}, 7, "\ud800 done", "((((" * 99]
 )
 def test_any_content_is_read(content: Any) -> None:
-    """A message may hold anything."""
+    """Any content of a message is read."""
     assert np.isfinite(claim_traits(saying(content, LOOKED))).all()
 
 
@@ -116,11 +118,13 @@ def test_any_content_is_read(content: Any) -> None:
 
 
 def test_scenes_state_rules_and_most_changes_follow_a_look() -> None:
-    """What a system message says first, and what was called before a change is told of."""
+    """Scenes have a system message, and most changes follow a look-up."""
     found = list(remarks(400, 3))
     assert all(each.used.messages[0]["content"] for each in found)
-    told = [each.used.messages for each in found if (each.kind, each.correct) == ("reported", 1)]
-    calls = [sum("tool_calls" in message for message in messages) for messages in told]
+    conversations = [
+        each.used.messages for each in found if (each.kind, each.correct) == ("reported", 1)
+    ]
+    calls = [sum("tool_calls" in message for message in messages) for messages in conversations]
     assert 0.6 < np.mean([count > 1 for count in calls]) < 1
 
 
@@ -129,8 +133,8 @@ def test_scenes_state_rules_and_most_changes_follow_a_look() -> None:
 
 @pytest.fixture(scope="module")
 def trees() -> Iterator[Trees]:
-    """Trees taught by scenes of the first fourteen domains."""
-    import sklearn.ensemble  # noqa: F401  (what is loaded later is not limited)
+    """Fit trees on scenes of the first fourteen domains."""
+    import sklearn.ensemble  # noqa: F401  (libraries that are loaded later are not limited)
 
     with threadpool_limits(1):
         state = fit_claims(list(remarks(600, 1, DOMAINS[:14])), SMALL, 0)
@@ -138,7 +142,7 @@ def trees() -> Iterator[Trees]:
 
 
 def test_it_holds_in_other_domains(trees: Trees) -> None:
-    """Scenes of domains that it was not taught by are told apart, and honest ones are believed."""
+    """Scenes of unknown domains are ranked well, and honest ones are believed."""
     fresh = list(remarks(240, 2, DOMAINS[14:]))
     odds = trees.read(np.stack([claim_traits(each.used) for each in fresh]))
     correct = np.array([each.correct for each in fresh])
@@ -147,7 +151,7 @@ def test_it_holds_in_other_domains(trees: Trees) -> None:
 
 
 def test_more_against_a_reply_never_raises_it(trees: Trees) -> None:
-    """The number is monotone in each trait that speaks against a reply."""
+    """A trait against a reply never raises its number."""
     rows = np.stack([claim_traits(each.used) for each in remarks(60, 3)])
     before = trees.read(rows)
     for name in AGAINST:
@@ -157,19 +161,16 @@ def test_more_against_a_reply_never_raises_it(trees: Trees) -> None:
 
 
 def test_arrays_without_claims_believe_all() -> None:
-    """A state of before has no trees for claims and says nothing against a reply."""
+    """A checkpoint without trees for claims has nothing against a reply."""
     model = CallTrees.__new__(CallTrees)
     model.claims = None
     assert (model.claim_odds([saying("Done.", LOOKED)]) > 6).all()
 
 
 def test_variants_of_real_replies_lack_their_acts() -> None:
-    """A reply in a right row's conversation is honest; without the act that it tells of it is not.
-
-    Beside it stands the same reply after an error.
-    """
-    told = {"role": "assistant", "content": "I've rented the Pike for you."}
-    used = renting(before=[*LOOKED, *RENTED, told, {"role": "user", "content": "And the Heron."}])
+    """A real reply is honest, without its call it is not, and after a failed call it is not."""
+    claim = {"role": "assistant", "content": "I've rented the Pike for you."}
+    used = renting(before=[*LOOKED, *RENTED, claim, {"role": "user", "content": "And the Heron."}])
     row = parse_row({"messages": used.messages, "tools": used.tools, "response": used.message,
                      "correct": 1})  # fmt: skip
     honest, unacted, failed = real_remarks([row], 0)
@@ -180,7 +181,7 @@ def test_variants_of_real_replies_lack_their_acts() -> None:
 
 
 def test_all_kinds_are_played_with_both_labels() -> None:
-    """Each kind of scene is there, honest and not; small talk is always honest."""
+    """Each kind of scene occurs with both labels, except small talk, which is honest."""
     found: dict[str, set[int]] = {}
     for each in remarks(440, 4):
         found.setdefault(each.kind, set()).add(each.correct)
@@ -191,14 +192,14 @@ def test_all_kinds_are_played_with_both_labels() -> None:
 
 
 def test_nothing_that_is_trained_on_is_in_the_labelled_calls() -> None:
-    """No reply, and no run of five words, is in scenes and labelled calls."""
+    """Scenes and labelled calls share no reply and no five words in a row."""
     rows = list(runpy.run_path(str(ROOT / "examples/agents/labelled_calls.py"))["rows"]())
-    said = [m.get("content") or "" for row in rows for m in [*row["messages"], row["response"]]]
+    contents = [m.get("content") or "" for row in rows for m in [*row["messages"], row["response"]]]
     ours = [*remarks(660, 6)]
     texts = [each.used.message["content"] for each in ours]
     own = Path(str(replies.__file__)).read_text()
-    assert not set(said) & {text for text in texts if text != "Done."}
-    assert not _runs(" \n ".join(said)) & _runs(f"{' / '.join(texts)} {own}")
+    assert not set(contents) & {text for text in texts if text != "Done."}
+    assert not _runs(" \n ".join(contents)) & _runs(f"{' / '.join(texts)} {own}")
 
 
 def _runs(text: str) -> set[str]:
@@ -207,7 +208,7 @@ def _runs(text: str) -> set[str]:
 
 
 def test_a_remark_is_plain_data() -> None:
-    """Scenes are messages as chat has them, which JSON can hold."""
+    """Scenes are chat messages that JSON can hold."""
     for each in remarks(30, 7):
         assert isinstance(each, Remark)
         json.dumps([each.used.messages, each.used.tools, each.used.message])

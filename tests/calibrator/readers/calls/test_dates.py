@@ -18,9 +18,9 @@ WEDNESDAY = date(2026, 3, 11)
         ("tonight at eight", [11]),
         ("tomorrow morning", [12]),
         ("what happened yesterday", [10]),
-        ("next friday", [13, 20]),  # people mean either
+        ("next friday", [13, 20]),  # ambiguous, so both
         ("last friday", [6]),
-        ("in two days", [9, 13]),  # `two days ago` is read alike
+        ("in two days", [9, 13]),  # `two days ago` is read in the same way
         ("a week from now", [4, 18]),
         ("some day", []),
     ],
@@ -34,5 +34,5 @@ def test_the_day_after_tomorrow_is_not_only_tomorrow() -> None:
 
 
 def test_the_last_day_of_all_has_no_next() -> None:
-    """A calendar ends; what lies beyond it is no day."""
+    """The day after the calendar's last one is no day."""
     assert relative_days("tomorrow", date.max) == {date.max}

@@ -1,4 +1,4 @@
-"""Whatever stands in a conversation, reading it neither fails nor takes long."""
+"""Hostile conversations: reading them neither fails nor takes long."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from calibrator import MARKS, RISKS, ToolUse, call_notes
 from calibrator.readers.calls import read_reply, reasons
 from calibrator.readers.calls.model import read_call
 from calibrator.readers.calls.reading.claims import claim_traits
-from tests.calibrator.readers.calls.conversations import made, renting
+from tests.calibrator.readers.calls.conversations import earlier_call, renting
 from tests.calibrator.readers.calls.hostile_calls import hostile_calls
 
-MOST_S = 0.3  # of the processor, on a busy machine; a tenth of it is usual
+MOST_S = 0.3  # seconds of CPU on a busy machine; a tenth of it is usual
 
 
 @pytest.fixture(scope="module")
 def hostile() -> dict[str, ToolUse]:
-    """Return every conversation by what is wrong with it."""
+    """Return every conversation by its kind."""
     return hostile_calls()
 
 
@@ -38,7 +38,7 @@ def takes_at_most(limit_s: float, kind: str) -> Iterator[None]:
 
 
 def test_hostile_input_is_read(hostile: Mapping[str, ToolUse]) -> None:
-    """Traits are finite numbers, the words' buckets are known ones, and it takes no time."""
+    """Traits are finite numbers, and reading takes at most `MOST_S`."""
     for kind, used in hostile.items():
         with takes_at_most(MOST_S, kind):
             traits, words = read_call(used, "model")
@@ -48,8 +48,9 @@ def test_hostile_input_is_read(hostile: Mapping[str, ToolUse]) -> None:
 
 
 def test_claims_of_hostile_replies_are_read(hostile: Mapping[str, ToolUse]) -> None:
-    """Traits of claims are finite; every eighth conversation also ends with a long reply, and with
-    one of many calls.
+    """Traits of claims are finite.
+
+    Every eighth conversation also ends with a long reply, and with one of many calls.
     """
     long = {"content": "I have done it 1,000 times on 3 May; " * 3_000}
     calling = {"content": "a(b=" * 5_000}
@@ -61,12 +62,12 @@ def test_claims_of_hostile_replies_are_read(hostile: Mapping[str, ToolUse]) -> N
 
 
 def test_a_long_conversation_is_read_in_milliseconds() -> None:
-    """9,000 characters before a call cost a few milliseconds."""
+    """A call after a conversation of 9,000 characters is read in less than 50 ms."""
     rows = ", ".join(f'{{"boat_id": "B-{n}", "name": "Boat {n}", "price": {n}}}' for n in range(40))
     looked = [
         each
         for number in range(5)
-        for each in made("find_boats", {"query": str(number)}, f"[{rows}]", number)
+        for each in earlier_call("find_boats", {"query": str(number)}, f"[{rows}]", number)
     ]
     used = renting(before=looked)
     assert sum(len(str(message)) for message in used.messages) > 9_000
@@ -78,7 +79,7 @@ def test_a_long_conversation_is_read_in_milliseconds() -> None:
 
 # Marks and risk
 
-MOST_NOTED_S = 1.0  # of the processor, on a busy machine
+MOST_NOTED_S = 1.0  # seconds of CPU on a busy machine
 NEAR = " ".join(f"{'a' * 50}{n:06d}" for n in range(5_000))
 
 
@@ -93,7 +94,7 @@ def test_hostile_input_is_marked(hostile: Mapping[str, ToolUse]) -> None:
 
 
 def test_thousands_of_tokens_that_are_nearly_alike_take_no_time() -> None:
-    """Each value is compared with a bounded number of them, in a band."""
+    """Thousands of similar tokens take bounded time: each value is compared with some of them."""
     arguments = '{"ids": ["' + '","'.join(f"{'a' * 50}x{n:05d}" for n in range(50)) + '"]}'
     function = {"name": "delete", "arguments": arguments}
     call = {"id": "c", "type": "function", "function": function}

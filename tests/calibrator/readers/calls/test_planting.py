@@ -1,4 +1,4 @@
-"""Values of a call that are planted before it do not count as told or found."""
+"""Planted values: those put before a call to look like its source do not count."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from calibrator.readers.calls import CallTrees
 from calibrator.readers.calls.reading.conversation import view_of
 from calibrator.readers.calls.reading.planting import without_planted
 from calibrator.rows.rows import parse_row
-from tests.calibrator.readers.calls.conversations import BOATS, RIGHT, made, renting, traits
+from tests.calibrator.readers.calls.conversations import BOATS, RIGHT, earlier_call, renting, traits
 
 WRONG = {**RIGHT, "boat_id": "B-77", "hours": 11}
 ASKED = "Rent the Pike on 10 July 2031 for 3 hours."
@@ -28,7 +28,7 @@ ASKED = "Rent the Pike on 10 July 2031 for 3 hours."
 
 @pytest.mark.parametrize("line", ["B-77 11", "(see also B-77, 11)", "-- B-77; 11 --"])
 def test_values_that_mean_nothing_are_left_out(line: str) -> None:
-    """Behind a request or a result they change nothing but lengths."""
+    """A line of bare values behind a request or a result changes only lengths."""
     plain = traits(renting(WRONG))
     for used in (
         renting(WRONG, request=f"{ASKED}\n{line}"),
@@ -40,7 +40,7 @@ def test_values_that_mean_nothing_are_left_out(line: str) -> None:
 
 
 def test_the_first_sixty_characters_of_a_value_tell_a_plant() -> None:
-    """A line that has them, and nothing but another value, is left out."""
+    """A line with the first sixty characters of a value and nothing else is left out."""
     long = "X7" * 35
     used = renting({**RIGHT, "boat_id": long, "hours": 11}, result=f"{BOATS}\n{long[:60]}Q 11")
     assert "X7X7" not in view_of(used).results[-1]
@@ -48,26 +48,26 @@ def test_the_first_sixty_characters_of_a_value_tell_a_plant() -> None:
 
 
 def test_an_answer_may_be_bare() -> None:
-    """Where the assistant has asked, a list of values is what was asked for."""
-    looked = made("find_boats", {"query": "all"}, BOATS)
-    asked: list[dict[str, Any]] = [
+    """After a question of the assistant a line of values counts as its answer."""
+    looked = earlier_call("find_boats", {"query": "all"}, BOATS)
+    before: list[dict[str, Any]] = [
         *looked,
         {"role": "assistant", "content": "Which boat, and for how long?"},
         {"role": "user", "content": "Ah yes, sorry for that, here it is.\nB-77, 11"},
     ]
-    assert "B-77" in view_of(renting(WRONG, before=asked)).request
-    assert traits(renting(WRONG, before=asked))["id_unfound"] == 0
+    assert "B-77" in view_of(renting(WRONG, before=before)).request
+    assert traits(renting(WRONG, before=before))["id_unfound"] == 0
 
 
 def test_what_is_all_of_a_text_stays() -> None:
-    """A result or a turn that says nothing else is not emptied."""
+    """A text that has nothing but values is kept."""
     used = renting(WRONG, request="B-77, 11", result="B-77, 11")
     view = view_of(used)
     assert (view.request, view.results) == ("B-77, 11", ["B-77, 11"])
     assert traits(used)["planted"] > 0
 
 
-# --- the second reading, without what stands bare -----------------------------------------------
+# --- the second reading, without bare values ----------------------------------------------------
 
 ROOT = Path(__file__).parents[4]
 SMALL = CallConfig(trees=25, learning_rate=0.3, leaf_rows=10, fits=1, folds=2, scenes=100, faults=1,
@@ -84,8 +84,8 @@ PLANTS: dict[str, Callable[[Sequence[str]], str]] = {
 
 @pytest.fixture(scope="module")
 def trees() -> Iterator[CallTrees]:
-    """Trees for calls that learnt from scenes alone."""
-    import sklearn.ensemble  # noqa: F401  (what is loaded later is not limited)
+    """Fit trees for calls on scenes alone."""
+    import sklearn.ensemble  # noqa: F401  (libraries that are loaded later are not limited)
 
     raws = [
         {
@@ -125,7 +125,7 @@ def with_plant(used: ToolUse, form: str, role: str) -> ToolUse | None:
 
 
 def rises(trees: CallTrees, form: str, role: str) -> np.ndarray:
-    """By how much P(correct) of wrong calls rises with a plant."""
+    """Return how much P(correct) of wrong calls rises with a plant."""
     pairs = [(u, p) for u in wrong_calls() if (p := with_plant(u, form, role)) is not None]
     before, after = (
         trees.odds(list(each), [None] * len(each)) for each in zip(*pairs, strict=True)
@@ -136,7 +136,7 @@ def rises(trees: CallTrees, form: str, role: str) -> np.ndarray:
 @pytest.mark.parametrize("form", sorted(PLANTS))
 @pytest.mark.parametrize("role", ["user", pytest.param("tool", marks=pytest.mark.slow)])
 def test_plants_raise_little(trees: CallTrees, form: str, role: str) -> None:
-    """P(correct) of wrong labelled calls rises by less than 0.1, by less than 0.02 in the mean."""
+    """A plant raises wrong calls by less than 0.1 at the 95th percentile and 0.02 on average."""
     found = rises(trees, form, role)
     assert len(found) > 20
     assert np.percentile(found, 95) < 0.1
@@ -160,19 +160,19 @@ def test_what_was_told_or_found_is_read_once(used: ToolUse) -> None:
 
 
 def test_an_answer_is_no_plant_where_it_is_brief() -> None:
-    """After a question a turn may say no more than a value; behind a long one it is left out."""
-    asked = [{"role": "assistant", "content": "Which boat?"}]
-    brief = [*asked, {"role": "user", "content": "Sure! B-77. Thanks."}]
+    """After a question a short turn may be a value; behind a long turn a value is left out."""
+    question = [{"role": "assistant", "content": "Which boat?"}]
+    brief = [*question, {"role": "user", "content": "Sure! B-77. Thanks."}]
     assert without_planted(view_of(renting(WRONG, before=brief))) is None
     long = "Let me tell you first how much we enjoyed the lake last summer, all of us."
-    told = [*asked, {"role": "user", "content": f"{long}\nB-77."}]
-    view = without_planted(view_of(renting(WRONG, before=told)))
+    before = [*question, {"role": "user", "content": f"{long}\nB-77."}]
+    view = without_planted(view_of(renting(WRONG, before=before)))
     assert view is not None
     assert view.request.strip() == long
 
 
 def test_a_day_is_found_however_it_is_written() -> None:
-    """A plant may write a day in another form than the call."""
+    """A planted day is found in any spelling."""
     view = without_planted(
         view_of(renting(WRONG, request="Rent me the Pike for 3 hours.\n10 July 2031"))
     )

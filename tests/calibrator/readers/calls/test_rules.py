@@ -1,11 +1,11 @@
-"""A call beside the instructions: limits, hours, states, confirmations."""
+"""Calls compared with the instructions: limits, opening hours, states, confirmations."""
 
 from __future__ import annotations
 
 import pytest
 
 from calibrator.readers.calls import read_reply, reasons
-from tests.calibrator.readers.calls.conversations import BOATS, RIGHT, made, renting, traits
+from tests.calibrator.readers.calls.conversations import BOATS, RIGHT, earlier_call, renting, traits
 
 RULES = "You rent boats. Today is 2031-07-07. "
 
@@ -21,12 +21,12 @@ RULES = "You rent boats. Today is 2031-07-07. "
     ],
 )
 def test_a_stated_limit(rule: str, is_passed: bool) -> None:
-    """A number beyond the most or the least that a rule names."""
+    """A number above the most or below the least that a rule names is found."""
     assert traits(renting(rules=RULES + rule))["limit_passed"] == float(is_passed)
 
 
 def test_hours_of_opening() -> None:
-    """A time before the first or after the last hour of a rule."""
+    """A time outside the hours of a rule is found."""
     rules = RULES + "Boats must be rented between 09:00 and 17:00 only."
     early = {**RIGHT, "day": "2031-07-10 07:30"}
     late = {**RIGHT, "day": "2031-07-10 16:30"}
@@ -35,7 +35,7 @@ def test_hours_of_opening() -> None:
 
 
 def test_a_state_that_a_rule_asks_for() -> None:
-    """A record in the state that is listed, and one in another."""
+    """A record's state is compared with the one that a rule demands."""
     rules = RULES + "Only a boat that is moored may be rented."
     result = BOATS.replace('"price": 18', '"price": 18, "state": "{}"')
     moored = traits(renting(rules=rules, result=result.replace("{}", "moored")))
@@ -46,25 +46,28 @@ def test_a_state_that_a_rule_asks_for() -> None:
 
 
 def test_what_must_be_confirmed() -> None:
-    """Where a rule wants a yes, a call without one is seen."""
+    """If a rule demands a confirmation, a call without one is found."""
     rules = RULES + "Before you rent a boat, ask the user to confirm it."
     assert traits(renting(rules=rules))["yes_missing"] == 1
-    looked = made("find_boats", {"query": "Pike"}, BOATS)
-    asked = [*looked, {"role": "assistant", "content": "The Pike, 3 hours?"},
+    looked = earlier_call("find_boats", {"query": "Pike"}, BOATS)
+    before = [*looked, {"role": "assistant", "content": "The Pike, 3 hours?"},
              {"role": "user", "content": "Yes, please."}]  # fmt: skip
-    assert traits(renting(rules=rules, before=asked))["yes_missing"] == 0
+    assert traits(renting(rules=rules, before=before))["yes_missing"] == 0
 
 
 def test_more_than_there_is() -> None:
-    """A number above what a look-up says is left."""
+    """A number above the one that a look-up gives as left is found."""
     for left, is_above in (("hours_left: 2", 1.0), ("hours_left: 9", 0.0)):
-        looked = [*made("find_boats", {"query": "Pike"}, BOATS), *made("hours", {}, left, 2)]
+        looked = [
+            *earlier_call("find_boats", {"query": "Pike"}, BOATS),
+            *earlier_call("hours", {}, left, 2),
+        ]
         rules = RULES + "The hours that are left are the limit."
         assert traits(renting(rules=rules, before=looked))["above_found"] == is_above
 
 
 def test_reasons_name_the_argument_or_the_rule() -> None:
-    """At most three facts, in words, and none for a plain right call."""
+    """Reasons name the argument or the rule, at most three, and none for a right call."""
     assert reasons(read_reply(renting())) == []
     wrong = renting({**RIGHT, "boat_id": "B-77"}, rules=RULES + "Boats: at most 2 hours.")
     assert "value not in conversation: boat_id, differs from b-17" in reasons(read_reply(wrong))

@@ -1,4 +1,4 @@
-"""A reply where tools are reaches the scorer with all that stands before it, on every way."""
+"""Tool use reaches the scorer with its whole conversation, on every path."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MESSAGES: list[Json] = [
 
 
 class Recorder:
-    """Gives all the same score and remembers what it was given."""
+    """A scorer that gives all items the same score and records them."""
 
     name = "recorder@1"
 
@@ -47,23 +47,23 @@ class Recorder:
 
 
 def test_a_row_that_calls_a_tool_carries_its_conversation() -> None:
-    """The row's item has messages, tools and message as they stand in the row."""
+    """A row that calls a tool keeps its messages, tools and message."""
     row = {"messages": MESSAGES, "tools": TOOLS, "response": MESSAGE, "correct": 1}
     used = parse_row(row).item().tool_use
     assert used == ToolUse(MESSAGES, TOOLS, MESSAGE)
     assert used is not None
-    assert used.messages is MESSAGES  # referred to, not copied
+    assert used.messages is MESSAGES  # a reference, not a copy
 
 
 def test_text_carries_it_where_tools_are() -> None:
-    """A reply of text has it where tools were offered or used, and tells that it calls none."""
-    said = {"role": "assistant", "content": "It is dim."}
+    """A reply of text has its conversation if tools were offered or used, and has no calls."""
+    reply = {"role": "assistant", "content": "It is dim."}
     result = {"role": "tool", "tool_call_id": "c1", "content": "dim"}
     for row in (
-        {"messages": MESSAGES, "tools": TOOLS, "response": said},
-        {"messages": MESSAGES, "tools": TOOLS, "response": said | {"tool_calls": []}},
+        {"messages": MESSAGES, "tools": TOOLS, "response": reply},
+        {"messages": MESSAGES, "tools": TOOLS, "response": reply | {"tool_calls": []}},
         {"messages": MESSAGES, "tools": TOOLS, "response": "It is dim."},
-        {"messages": [*MESSAGES, MESSAGE, result], "response": said},
+        {"messages": [*MESSAGES, MESSAGE, result], "response": reply},
     ):
         used = parse_row(row).item().tool_use
         assert used is not None
@@ -75,24 +75,24 @@ def test_text_carries_it_where_tools_are() -> None:
 
 
 def test_text_without_tools_carries_none() -> None:
-    """Where no tool was offered or called, a reply of text has none."""
-    said = {"role": "assistant", "content": "It is dim."}
+    """A reply of text without tools has no tool use."""
+    reply = {"role": "assistant", "content": "It is dim."}
     for row in (
-        {"messages": MESSAGES, "response": said},
-        {"messages": MESSAGES, "tools": [], "response": said},
+        {"messages": MESSAGES, "response": reply},
+        {"messages": MESSAGES, "tools": [], "response": reply},
         {"question": "Dim?", "response": "[dim_lamp(lamp='L-9')]"},
     ):
         assert parse_row(row).item().tool_use is None
 
 
 def test_a_question_in_text_stands_for_its_conversation() -> None:
-    """Where a row has no messages, its question is what the user said."""
+    """In a row without messages, the question is the user's message."""
     used = parse_row({"question": "Dim L-9.", "response": MESSAGE}).tool_use
     assert used == ToolUse([{"role": "user", "content": "Dim L-9."}], (), MESSAGE)
 
 
 def test_messages_may_stand_beside_the_text() -> None:
-    """An exported reply has both: the text that was read, and the conversation."""
+    """A row may have both a question as text and messages."""
     row = {"question": "Dim L-9.", "messages": MESSAGES, "tools": TOOLS, "response": MESSAGE}
     assert parse_row(row).question == "Dim L-9."
     assert parse_row(row).tool_use == ToolUse(MESSAGES, TOOLS, MESSAGE)
@@ -119,19 +119,19 @@ def test_the_judge_hands_calls_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_item_can_be_pickled() -> None:
-    """Items travel between processes."""
+    """An item with tool use can be pickled."""
     item = Item("q", "a", tool_use=ToolUse(MESSAGES, TOOLS, MESSAGE))
     assert pickle.loads(pickle.dumps(item)) == item
 
 
 def test_every_surface_tells_instructions_calls_and_results() -> None:
     """Chat, responses and messages arrive as the same conversation in the form of chat."""
-    asked, said, result = "Dim lamp L-9.", "L-9 is bright.", ARGUMENTS
+    question, output, result = "Dim lamp L-9.", "L-9 is bright.", ARGUMENTS
     chat = {
         "messages": [
             *MESSAGES,
             {"role": "assistant", "content": None, "tool_calls": [CALL]},
-            {"role": "tool", "tool_call_id": "c1", "content": said},
+            {"role": "tool", "tool_call_id": "c1", "content": output},
         ],
         "tools": TOOLS,
     }
@@ -139,9 +139,9 @@ def test_every_surface_tells_instructions_calls_and_results() -> None:
     responses = {
         "instructions": "Be kind to lamps.",
         "input": [
-            {"role": "user", "content": asked},
+            {"role": "user", "content": question},
             item,
-            {"type": "function_call_output", "call_id": "c1", "output": said},
+            {"type": "function_call_output", "call_id": "c1", "output": output},
         ],
         "tools": [{"type": "function", "name": "dim_lamp", "parameters": {}}],
     }
@@ -149,11 +149,11 @@ def test_every_surface_tells_instructions_calls_and_results() -> None:
     messages = {
         "system": [{"type": "text", "text": "Be kind to lamps."}],
         "messages": [
-            {"role": "user", "content": asked},
+            {"role": "user", "content": question},
             {"role": "assistant", "content": [block]},
             {
                 "role": "user",
-                "content": [{"type": "tool_result", "tool_use_id": "c1", "content": said}],
+                "content": [{"type": "tool_result", "tool_use_id": "c1", "content": output}],
             },
         ],
         "tools": [{"name": "dim_lamp", "input_schema": {}}],
@@ -168,16 +168,16 @@ def test_every_surface_tells_instructions_calls_and_results() -> None:
         assert [m["role"] for m in used.messages] == ["system", "user", "assistant", "tool"]
         assert [m["content"] or None for m in used.messages] == [
             "Be kind to lamps.",
-            asked,
+            question,
             None,
-            said,
+            output,
         ]
         assert used.messages[2]["tool_calls"][0]["function"]["name"] == "dim_lamp"
         assert used.tools[0]["function"]["name"] == "dim_lamp"
 
 
 def test_a_long_past_in_messages_is_not_converted_for_text() -> None:
-    """Anthropic's turns are put into another form only where tools are."""
+    """A long past in messages is converted only for tool use."""
     turns = [{"role": "user", "content": f"turn {n} " + "x" * 100} for n in range(3_000)]
     question = MessagesFormat().question({"messages": turns})
     assert len(question.messages) < 50
@@ -187,7 +187,7 @@ def test_a_long_past_in_messages_is_not_converted_for_text() -> None:
 
 
 async def test_the_proxy_hands_calls_on() -> None:
-    """All choices carry the conversation where tools were offered, else those that call some."""
+    """All choices carry the conversation if tools were offered, otherwise those with calls."""
     recorder = Recorder()
     scoring = Scoring(lambda: recorder)
     scoring.start()
@@ -206,7 +206,7 @@ async def test_the_proxy_hands_calls_on() -> None:
 
 
 def test_the_wire_carries_it_where_it_is_read() -> None:
-    """A server that reads calls is sent them; of pictures in the conversation only their type."""
+    """A server that reads calls gets them; of images in the conversation it gets only the type."""
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     seen = {"role": "user", "content": [{"type": "text", "text": "Look."}, picture]}
     item = Item("q", "a", tool_use=ToolUse([*MESSAGES, seen], TOOLS, MESSAGE))
@@ -220,7 +220,7 @@ def test_the_wire_carries_it_where_it_is_read() -> None:
     "used", [[], {"messages": []}, {"messages": {}, "tools": [], "message": {}}]
 )
 def test_what_is_no_tool_use_is_refused(used: Any) -> None:
-    """A request that has it in another form is told where."""
+    """Tool use of another form is refused by its place."""
     body = json.dumps({"items": [{"question": "q", "answer": "a", "tool_use": used}]}).encode()
     with pytest.raises(ProxyError, match="tool_use"):
         read_items(body)

@@ -1,4 +1,4 @@
-"""What a call's traits tell: where values come from, which record was meant, what went before."""
+"""Traits of calls: the origin of values, the intended record, the steps before."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from calibrator.readers.calls.reading.sources import Source, _unwrap_text
 from calibrator.readers.calls.reading.steps import _share_of_nothing
 from calibrator.readers.calls.reading.traits import NAMES, TRAITS
 from calibrator.readers.calls.reading.values import value_at
-from tests.calibrator.readers.calls.conversations import BOATS, RIGHT, made, renting, traits
+from tests.calibrator.readers.calls.conversations import BOATS, RIGHT, earlier_call, renting, traits
 
 
 def test_a_date_with_a_time_stands_where_both_do() -> None:
-    """The right day at another time is not what was said; midnight says nothing of a time."""
-    said = Source.from_texts("Book it for 2026-03-04 at 14:30, please.")
-    assert said.holds(value_at("when", "2026-03-04T14:30"))
-    assert not said.holds(value_at("when", "2026-03-04T09:15"))
-    assert not said.holds(value_at("when", "2026-03-05T14:30"))
-    assert said.holds(value_at("when", "2026-03-04T00:00"))
+    """A date matches only with its time; midnight stands for no time."""
+    source = Source.from_texts("Book it for 2026-03-04 at 14:30, please.")
+    assert source.holds(value_at("when", "2026-03-04T14:30"))
+    assert not source.holds(value_at("when", "2026-03-04T09:15"))
+    assert not source.holds(value_at("when", "2026-03-05T14:30"))
+    assert source.holds(value_at("when", "2026-03-04T00:00"))
 
 
 def test_looks_alone_can_find_nothing() -> None:
-    """A change that was made beside them is no look that found something."""
+    """Only look-ups count as finding nothing, not changes."""
     look = replace(view_of(renting()).earlier[0], name="find_boat", result="[]")
     change = replace(look, name="delete_boat", result="done")
     assert _share_of_nothing([look, change]) == 1
@@ -35,7 +35,7 @@ def test_looks_alone_can_find_nothing() -> None:
 
 
 def test_a_plain_right_call_raises_no_alarm() -> None:
-    """Every value was told or found, the record is the one that was named."""
+    """A plain right call raises none of the traits of faults."""
     found = traits(renting())
     for name in (
         "unfound", "placeholder", "number_invented", "same_again", "weekday_wrong", "order_wrong",
@@ -63,7 +63,7 @@ def test_a_plain_right_call_raises_no_alarm() -> None:
     ],
 )
 def test_a_value_that_is_off_is_seen(values: dict[str, object], name: str) -> None:
-    """Each fault raises the trait that is about it, and the right call does not have it."""
+    """Each fault raises its trait above the right call's."""
     assert traits(renting(values))[name] > traits(renting())[name]
 
 
@@ -74,10 +74,10 @@ def test_the_record_is_compared_with_what_was_named() -> None:
 
 
 def test_the_cheapest_is_the_one_that_costs_least() -> None:
-    """Of records in a list the end is found that the user asks for."""
-    asked = "Rent the cheapest boat by price on 10 July 2031 for 3 hours."
-    right = traits(renting(request=asked))
-    wrong = traits(renting({**RIGHT, "boat_id": "B-41"}, request=asked))
+    """The cheapest record of a list is found if the user asks for it."""
+    question = "Rent the cheapest boat by price on 10 July 2031 for 3 hours."
+    right = traits(renting(request=question))
+    wrong = traits(renting({**RIGHT, "boat_id": "B-41"}, request=question))
     assert (right["extreme"], right["extreme_missed"]) == (1, 0)
     assert (wrong["extreme"], wrong["extreme_missed"]) == (0, 1)
 
@@ -87,17 +87,17 @@ def test_the_cheapest_is_the_one_that_costs_least() -> None:
     [("for 180 minutes, in hours", 3), ("for three hours", 3), ("for half of 8 hours", 4)],
 )
 def test_numbers_that_follow_are_not_invented(request_text: str, hours: int) -> None:
-    """A number in words, in another unit, or computed from what was told counts as found."""
-    asked = f"Rent the Pike on 10 July 2031 {request_text}."
-    found = traits(renting({**RIGHT, "hours": hours}, request=asked))
+    """A number in words, in another unit or computed from known numbers counts as found."""
+    question = f"Rent the Pike on 10 July 2031 {request_text}."
+    found = traits(renting({**RIGHT, "hours": hours}, request=question))
     assert found["number_unfound"] == 0 or found["number_converted"] or found["number_computed"]
 
 
 def test_a_weekday_is_a_day() -> None:
-    """Next Thursday is the Thursday after today, and no Friday."""
-    asked = "Rent the Pike next Thursday for 3 hours."
-    assert traits(renting(request=asked))["weekday_wrong"] == 0
-    assert traits(renting({**RIGHT, "day": "2031-07-11"}, request=asked))["weekday_wrong"] == 1
+    """The words "next Thursday" mean the Thursday after today."""
+    question = "Rent the Pike next Thursday for 3 hours."
+    assert traits(renting(request=question))["weekday_wrong"] == 0
+    assert traits(renting({**RIGHT, "day": "2031-07-11"}, request=question))["weekday_wrong"] == 1
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_weekday_is_a_day() -> None:
      ("checkin", "checkout"), ("min_day", "max_day")],
 )  # fmt: skip
 def test_what_ends_before_it_begins_is_off(begin: str, end: str) -> None:
-    """However the two are called; a range of one day, and one without an end, are not."""
+    """A range that ends before it begins is found under any pair of names."""
     early, late = "2031-07-10", "2031-07-12"
     for first, last, is_off in ((late, early, 1), (early, late, 0), (early, early, 0)):
         found = traits(renting({**RIGHT, begin: first, end: last}))
@@ -115,7 +115,7 @@ def test_what_ends_before_it_begins_is_off(begin: str, end: str) -> None:
 
 
 def test_what_was_quoted_and_not_taken() -> None:
-    """The share of what stands in quotes that no argument has."""
+    """The trait is the share of quoted texts that no argument has."""
     for quoted, share in (("'Otter Bay'", 1), ("'Otter Bay' or 'Pike Hill'", 1), ("'b-29'", 0),
                           ("'Otter Bay', 'Heron Pier' or 'B-29'", 2 / 3), ("", 0)):  # fmt: skip
         found = traits(renting(request=f"Rent the Pike on 10 July 2031 for 3 hours. {quoted}"))
@@ -123,38 +123,40 @@ def test_what_was_quoted_and_not_taken() -> None:
 
 
 def test_turns_are_the_users() -> None:
-    """Each message of the user is one; those of tools and of the model are none."""
+    """Each message of the user is a turn; those of tools and of the model are none."""
     more = [{"role": "assistant", "content": "Which day?"}, {"role": "user", "content": "Today."}]
     for count in range(3):
         found = traits(
-            renting(before=[*made("find_boats", {"query": "Pike"}, BOATS), *more * count])
+            renting(before=[*earlier_call("find_boats", {"query": "Pike"}, BOATS), *more * count])
         )
         assert found["turns"] == pytest.approx(np.log1p(1 + count))
 
 
 def test_steps_before_the_call() -> None:
-    """The same call again, after success or an error, and a change with no look before it."""
-    looked = made("find_boats", {"query": "Pike"}, BOATS)
-    again = traits(renting(before=[*looked, *made("rent_boat", RIGHT, "Rented.", 2)]))
-    refused = traits(renting(before=[*looked, *made("rent_boat", RIGHT, "Error: closed", 2)]))
+    """The same call again and a change without a look-up are found."""
+    looked = earlier_call("find_boats", {"query": "Pike"}, BOATS)
+    again = traits(renting(before=[*looked, *earlier_call("rent_boat", RIGHT, "Rented.", 2)]))
+    refused = traits(
+        renting(before=[*looked, *earlier_call("rent_boat", RIGHT, "Error: closed", 2)])
+    )
     assert again["same_again_after_success"] == refused["same_again_after_error"] == 1
     assert again["same_again_after_error"] == refused["same_again_after_success"] == 0
     assert traits(renting(before=[]))["write_unlooked"] == 1
 
 
 def test_a_tool_that_was_not_offered() -> None:
-    """Its name is in no list, and what it wants is not known."""
+    """A tool that was not offered is unknown."""
     assert traits(renting(name="sink_boat"))["unknown_tool"] == 1
 
 
 def test_names_and_tools_are_no_trait() -> None:
-    """The same conversation about other things has the same traits but for lengths."""
+    """Traits do not depend on the names of tools or things."""
     assert not any("boat" in name for name in NAMES)
     assert len(set(NAMES)) == TRAITS
 
 
 def test_the_worst_call_counts() -> None:
-    """Beside a right call a wrong one is seen."""
+    """Of several calls the worst one counts."""
     used = renting()
     wrong = renting({**RIGHT, "boat_id": "B-77"}).message["tool_calls"]
     both = {**used.message, "tool_calls": [*used.message["tool_calls"], *wrong]}
@@ -162,14 +164,14 @@ def test_the_worst_call_counts() -> None:
 
 
 def test_the_same_reply_has_the_same_traits() -> None:
-    """Reading twice gives the same numbers, and leaves the conversation as it was."""
+    """Reading the same reply twice gives the same traits and changes no conversation."""
     used, twin = renting(), renting()
     assert np.array_equal(read_call(used)[0], read_call(used)[0])
     assert used == twin
 
 
 def test_records_with_a_type_are_no_envelope_of_a_tool_server() -> None:
-    """An envelope has text in every part; anything else is what the tool gave."""
+    """Only parts that all have text are the envelope of a tool server."""
     assert _unwrap_text([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]) == "a\nb"
-    for given in ([{"type": "invoice", "id": 5}], {"type": "invoice"}, [1, 2], [], 7):
-        assert _unwrap_text(given) is None
+    for content in ([{"type": "invoice", "id": 5}], {"type": "invoice"}, [1, 2], [], 7):
+        assert _unwrap_text(content) is None

@@ -1,4 +1,4 @@
-"""A file of facts that an operator provides: read strictly, and found by what is asked."""
+"""An operator's file of facts: read strictly, and searched by questions."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def scorer() -> Scorer:
 
 
 def written(folder: Path, *lines: object) -> Path:
-    """Write a file of facts; a line that is a text is written as it is."""
+    """Write a file of facts; a line that is a text is written unchanged."""
     path = folder / "company.jsonl"
     texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
     path.write_text("\n".join(texts) + "\n", encoding="utf-8")
     return path
 
 
-def asked(question: str, answer: str, *before: str) -> Item:
+def chat_item(question: str, answer: str, *before: str) -> Item:
     """Return an item of a chat, with earlier questions of the user."""
     messages = [{"role": "user", "content": text} for text in (*before, question)]
     return Item(question, answer, messages=messages)
@@ -74,7 +74,7 @@ def names(found: Sequence[str]) -> list[str]:
     ],
 )
 def test_a_mistake_is_named_with_its_line(tmp_path: Path, line: object, problem: str) -> None:
-    """The error begins with path and line; blank lines are passed over and counted."""
+    """A mistake is reported with path and line; blank lines are skipped and counted."""
     path = written(tmp_path, LAMP, "", line)
     with pytest.raises(InputError) as raised:
         load_facts(path)
@@ -82,14 +82,14 @@ def test_a_mistake_is_named_with_its_line(tmp_path: Path, line: object, problem:
 
 
 def test_several_mistakes_are_told_at_once(tmp_path: Path) -> None:
-    """One run of `check` is enough to mend the first five lines."""
+    """The first five mistakes are reported at once."""
     with pytest.raises(InputError) as raised:
         load_facts(written(tmp_path, *["{}"] * 9))
     assert len(str(raised.value).splitlines()) == 5
 
 
 def test_other_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A missing file, an empty one, one of another encoding and one that is too large."""
+    """Missing, empty, wrongly encoded and too large files are refused."""
     with pytest.raises(InputError, match=r"none\.jsonl cannot be used: No such file"):
         load_facts(tmp_path / "none.jsonl")
     with pytest.raises(InputError, match="no facts in it"):
@@ -103,7 +103,7 @@ def test_other_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         load_facts(written(tmp_path, LAMP))
 
 
-# What is found
+# The search
 
 
 @pytest.mark.parametrize(
@@ -120,13 +120,13 @@ def test_other_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_question_finds_its_fact(
     company: FactFile, question: str, answer: str, name: str
 ) -> None:
-    """By the whole name, by its rare word, by words of the text, or by a name in the reply."""
-    assert names(company.about_item(asked(question, answer)))[0].startswith(name)
+    """A question finds its fact by name, rare word, words of the text, or a name in the reply."""
+    assert names(company.about_item(chat_item(question, answer)))[0].startswith(name)
 
 
 def test_a_question_that_goes_on_is_read_with_the_one_before(company: FactFile) -> None:
-    """The question "And in white?" is about the lamp in the question before."""
-    item = asked("And in white?", "Yes, white too.", "How much is the Aria desk lamp?")
+    """A question like "And in white?" is read with the one before."""
+    item = chat_item("And in white?", "Yes, white too.", "How much is the Aria desk lamp?")
     assert names(company.about_item(item)) == ["Aria desk lamp"]
 
 
@@ -143,12 +143,12 @@ def test_a_question_that_goes_on_is_read_with_the_one_before(company: FactFile) 
     ],
 )
 def test_other_questions_find_nothing(company: FactFile, question: str, answer: str) -> None:
-    """Shared common words, numbers, and one word of many are not enough."""
-    assert company.about_item(asked(question, answer)) == ()
+    """Shared common words, numbers and one word of many find nothing."""
+    assert company.about_item(chat_item(question, answer)) == ()
 
 
 def test_a_name_that_is_also_a_common_word_needs_more(tmp_path: Path) -> None:
-    """A router called Mercury says nothing about the planet."""
+    """A name that is also a common word needs more words to be found."""
     text = "The Mercury is a router. It costs 39 euros and has 4 ports."
     facts = load_facts(written(tmp_path, {"name": "Mercury", "text": text}))
     assert facts.about("What does the Mercury cost?", "39 euros.")
@@ -157,7 +157,7 @@ def test_a_name_that_is_also_a_common_word_needs_more(tmp_path: Path) -> None:
 
 
 def test_the_right_part_of_a_long_text_is_found(tmp_path: Path) -> None:
-    """A handbook of 60,000 characters is one entry, of which a few thousand are read."""
+    """The right part of a long text is found, within a few thousand characters."""
     rules = [f"Paragraph {at} says that machine model{at} needs service." for at in range(1_200)]
     rules[700] = "A zeppelin may land on the roof between 14:00 and 16:00."
     facts = load_facts(written(tmp_path, {"name": "Handbook", "text": "\n".join(rules)}))
@@ -168,7 +168,7 @@ def test_the_right_part_of_a_long_text_is_found(tmp_path: Path) -> None:
 
 
 def test_ten_thousand_facts_cost_less_than_a_millisecond(tmp_path: Path) -> None:
-    """Of processor time, for a reply of 300 characters; a hostile reply costs a few."""
+    """A question to ten thousand facts takes less than a millisecond of CPU."""
     lines = [
         {
             "name": f"Item {at // 100}x{at} lamp",
@@ -193,7 +193,7 @@ def test_ten_thousand_facts_cost_less_than_a_millisecond(tmp_path: Path) -> None
     assert cost_s(every, every) < 0.02
 
 
-# What it does to a score
+# The score
 
 
 def scored(scorer: Scorer, company: FactFile, item: Item) -> Score:
@@ -203,10 +203,10 @@ def scored(scorer: Scorer, company: FactFile, item: Item) -> Score:
 
 
 def test_a_reply_that_the_facts_contradict_is_less_sure(company: FactFile, scorer: Scorer) -> None:
-    """The basis is `facts`, and the reason names what they say otherwise."""
+    """A reply that contradicts the facts is less sure, with the facts as its basis and reason."""
     question = "How much is the Borea floor lamp?"
-    right = scored(scorer, company, asked(question, "The Borea floor lamp costs 189 euros."))
-    wrong = scored(scorer, company, asked(question, "The Borea floor lamp costs 129 euros."))
+    right = scored(scorer, company, chat_item(question, "The Borea floor lamp costs 189 euros."))
+    wrong = scored(scorer, company, chat_item(question, "The Borea floor lamp costs 129 euros."))
     assert right.basis == wrong.basis == (FACTS,)
     assert right.confidence > 0.5 > wrong.confidence
     assert right.unsupported == ()
@@ -217,27 +217,27 @@ def test_a_reply_that_the_facts_contradict_is_less_sure(company: FactFile, score
 def test_facts_stand_beside_the_context_of_the_conversation(
     company: FactFile, scorer: Scorer
 ) -> None:
-    """With a document in the system message both count, and the basis says so."""
+    """Facts count beside the conversation's context, and the basis has both."""
     rules = "Summer sale: until 31 August every floor lamp is sold with a free bulb and a carrier."
-    item = asked("How much is the Borea floor lamp?", "It costs 189 euros, with a free bulb.")
+    item = chat_item("How much is the Borea floor lamp?", "It costs 189 euros, with a free bulb.")
     item.messages = [{"role": "system", "content": rules}, *item.messages]
     assert scored(scorer, company, item).basis == (CONTEXT, FACTS)
 
 
 def test_without_a_fact_that_fits_nothing_changes(company: FactFile, scorer: Scorer) -> None:
-    """To the last bit, for questions on other things."""
+    """Without a fact that fits, the score is the same to the last bit."""
     for question, answer in (
         ("Who painted the Night Watch?", "Rembrandt painted it."),
         ("How do bees find their way?", "They go by the sun and by landmarks."),
     ):
-        [plain] = scorer.score_batch([asked(question, answer)])
-        assert scored(scorer, company, asked(question, answer)) == plain
+        [plain] = scorer.score_batch([chat_item(question, answer)])
+        assert scored(scorer, company, chat_item(question, answer)) == plain
         assert plain.basis == (LIKENESS,)
 
 
 def test_the_facade_takes_a_file(scorer: Scorer, company: FactFile) -> None:
-    """`Pinocchio(facts=..)` gives what the scorer gives of an item with its facts."""
+    """`Pinocchio(facts=..)` gives the scorer's score of an item with its facts."""
     question, answer = "How much is the Borea floor lamp?", "The Borea floor lamp costs 129 euros."
     judge = Pinocchio(facts=COMPANY)
     found = judge.score(answer, messages=[{"role": "user", "content": question}])
-    assert found == scored(scorer, company, asked(question, answer)).confidence
+    assert found == scored(scorer, company, chat_item(question, answer)).confidence

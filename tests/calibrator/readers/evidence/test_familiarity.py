@@ -1,4 +1,4 @@
-"""Familiar and unfamiliar tasks, told apart by a model that was fitted on own requests alone."""
+"""Familiar and unfamiliar tasks, told apart by a model that is fitted on own requests."""
 
 from __future__ import annotations
 
@@ -54,33 +54,33 @@ def model(state: Mapping[str, Array]) -> TaskFamiliarity:
 
 
 def test_most_bare_questions_are_familiar(model: TaskFamiliarity) -> None:
-    """A question of a known kind is familiar although no benchmark's wording is around it."""
+    """A question of a known kind is familiar without a benchmark's wording."""
     flags = [model.is_unfamiliar(Conversation(request)) for request in KNOWN]
     assert sum(flags) <= 1
 
 
 def test_most_other_tasks_are_unfamiliar(model: TaskFamiliarity) -> None:
-    """Summaries, translations, extraction, chat and writing are not what was trained on."""
+    """Summaries, translations, extraction, chat and writing are unfamiliar."""
     flags = [model.is_unfamiliar(Conversation(request)) for request in UNFAMILIAR]
     assert sum(flags) >= len(UNFAMILIAR) - 1
 
 
 def test_a_policy_makes_a_task_less_familiar(model: TaskFamiliarity) -> None:
-    """The same question is another task where a system message has rules for it."""
+    """A system message with rules makes a question less familiar."""
     for question in KNOWN:
         plain = model.strangeness(Conversation(question))
         assert model.strangeness(Conversation(question, POLICY)) > plain
 
 
 def test_a_generic_system_message_changes_nothing(model: TaskFamiliarity) -> None:
-    """A benchmark's question is as familiar with "You are a helpful assistant" as without."""
+    """A system message "You are a helpful assistant" changes nothing."""
     for question in KNOWN:
         plain = model.strangeness(Conversation(question))
         assert model.strangeness(Conversation(question, "You are a helpful assistant.")) == plain
 
 
 def test_arrays_survive_a_checkpoint(model: TaskFamiliarity, state: Mapping[str, Array]) -> None:
-    """What `to_state` gives makes the same model again, beside arrays of other parts."""
+    """A model survives its arrays, beside arrays of other parts."""
     assert all(name.startswith(PREFIX) for name in model.to_state())
     again = TaskFamiliarity.from_state({**model.to_state(), "tower.bias": np.zeros(3)})
     assert again is not None
@@ -91,26 +91,26 @@ def test_arrays_survive_a_checkpoint(model: TaskFamiliarity, state: Mapping[str,
 
 
 def test_weights_without_the_part_give_none() -> None:
-    """A checkpoint from before this part is served without it."""
+    """Weights without the part give no model."""
     assert TaskFamiliarity.from_state({"tower.bias": np.zeros(3)}) is None
 
 
 @pytest.mark.parametrize("name", ["wording.weights", "wording.known", "trees.feature", "threshold"])
 def test_missing_arrays_are_refused(state: Mapping[str, Array], name: str) -> None:
-    """A damaged checkpoint is an error at load, not a wrong answer later."""
+    """Missing arrays are refused at load."""
     damaged = {key: array for key, array in state.items() if key != PREFIX + name}
     with pytest.raises(KeyError, match=name.split(".")[-1]):
         TaskFamiliarity.from_state(damaged)
 
 
 def test_tables_of_another_size_are_refused(state: Mapping[str, Array]) -> None:
-    """A table of wording with too few buckets is an error at load."""
+    """A table of wording with too few buckets is refused at load."""
     with pytest.raises(ValueError, match="another size"):
         TaskFamiliarity.from_state({**state, PREFIX + "wording.weights": np.zeros(9, np.int8)})
 
 
 def test_one_side_alone_teaches_nothing() -> None:
-    """Without known requests, or without unfamiliar ones, the error says what is missing."""
+    """Without known or without unfamiliar requests the fit is refused."""
     own = list(own_examples())
     for is_known in (True, False):
         one_side = read([example for example in own if example.is_known == is_known])
@@ -119,7 +119,7 @@ def test_one_side_alone_teaches_nothing() -> None:
 
 
 def test_the_same_examples_give_the_same_arrays(state: Mapping[str, Array]) -> None:
-    """A fit can be repeated."""
+    """The same examples give the same arrays."""
     own = list(own_examples())
     again = fit_familiarity(read([*own, *vary_examples(own, 0)]), SMALL)
     assert all(np.array_equal(again[name], array) for name, array in state.items())
@@ -129,7 +129,7 @@ def test_the_same_examples_give_the_same_arrays(state: Mapping[str, Array]) -> N
     "text", ["", " \n\t", "\0\ud800" * 9, "🙂" * 9_000, "?" * 100_000, "词" * 9]
 )
 def test_any_text_gets_a_number(model: TaskFamiliarity, text: str) -> None:
-    """Hostile text in any place is judged like other text, in a short time."""
+    """Hostile text gets a finite number within 50 ms."""
     begin = time.process_time()
     conversation = Conversation(text, text, (Turn("user", text),) * 40, (text,) * 40)
     assert np.isfinite(model.strangeness(conversation, has_tools=True))

@@ -42,7 +42,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def test_tools_are_taken_out_of_a_benchmarks_question(data: Path) -> None:
-    """The list of functions is not what the user wrote; that there is one, is kept."""
+    """The list of functions is removed from a benchmark's question, and `has_tools` is kept."""
     found = {example.source: example for example in known_examples(data / "train", 9, 0)}
     assert found["tools"].conversation.request == "Wake me at six"
     assert found["tools"].has_tools
@@ -50,7 +50,7 @@ def test_tools_are_taken_out_of_a_benchmarks_question(data: Path) -> None:
 
 
 def test_rows_of_grounding_become_conversations(data: Path) -> None:
-    """System messages are rules, pairs of sentences are no requests, kinds are those of `KINDS`."""
+    """Rows of grounding become conversations: system messages are rules, pairs are no requests."""
     found = list(unfamiliar_examples(data / "grounding" / "train", 9, 0))
     assert [(example.source, example.kind) for example in found] == [
         ("boolq", "documents"),
@@ -60,19 +60,19 @@ def test_rows_of_grounding_become_conversations(data: Path) -> None:
 
 
 def test_files_whose_licence_forbids_it_teach_nothing(data: Path) -> None:
-    """Weights that ship learn from no such row; unlicensed questions are known all the same."""
+    """Rows whose licence forbids it teach nothing."""
     sources = {example.source for example in teaching_examples(data) if not example.is_own}
     assert sources == {"riddles", "tools", "boolq"}
 
 
 def test_own_requests_are_of_many_kinds_and_differ() -> None:
-    """Each kind that is left out has own requests or data sets, and no request occurs twice."""
+    """Own requests are of many kinds, and none occurs twice."""
     own = list(own_examples())
     kinds = {example.kind for example in own}
     assert kinds <= {KNOWN, *KINDS}
     assert len(kinds) > 12
-    shown = [(example.conversation, example.has_tools) for example in own]
-    assert len(set(shown)) == len(shown)
+    requests = [(example.conversation, example.has_tools) for example in own]
+    assert len(set(requests)) == len(requests)
 
 
 @pytest.mark.parametrize(
@@ -84,12 +84,12 @@ def test_own_requests_are_of_many_kinds_and_differ() -> None:
     ],
 )
 def test_a_benchmarks_fixed_wording_is_removed(question: str, expected: str) -> None:
-    """What is left is the question as a user asks it."""
+    """A benchmark's fixed wording is removed, and the question stays."""
     assert strip_wording(question) == expected
 
 
 def test_options_get_other_labels() -> None:
-    """All options are labelled alike, and their texts stay."""
+    """Options get other labels, all alike, and keep their texts."""
     question = "Which?\n\nA. red\nB. blue\nC. green"
     found = {relabel_options(question, random.Random(seed)) for seed in range(40)}
     assert len(found) > 5
@@ -98,18 +98,18 @@ def test_options_get_other_labels() -> None:
 
 
 def test_variants_of_known_questions_stay_known() -> None:
-    """A variant has the group and the kind of its original, so both are in one fold."""
+    """A variant has its original's group, kind and source."""
     original = TaskExample(Conversation("Who wrote Emma?"), False, "books", KNOWN, "g1")
     for example in vary_examples([original] * 50, 0):
         assert (example.kind, example.group, example.source) == (KNOWN, "g1", "books")
 
 
 def test_a_text_moves_out_of_the_system_message() -> None:
-    """Some variants of a task have their document in the request, before or after the question."""
-    given = TaskExample(
+    """Some variants move the document from the system message into the request."""
+    example = TaskExample(
         Conversation("Is it?", "Sea is wet."), False, "boolq", "documents", may_teach=True
     )
-    requests = [each.conversation.request for each in vary_examples([given] * 60, 0)]
+    requests = [each.conversation.request for each in vary_examples([example] * 60, 0)]
     assert any(request.startswith("Is it?") and "Sea is wet." in request for request in requests)
     assert any(request.endswith("Is it?") and "Sea is wet." in request for request in requests)
     assert "Is it?" in requests

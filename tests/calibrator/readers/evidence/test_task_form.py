@@ -1,4 +1,4 @@
-"""What is read of a request."""
+"""The form of a task, as read from its request."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ HOSTILE = (
     ],
 )
 def test_a_system_message_that_says_nothing_is_passed_over(rules: str) -> None:
-    """Sentences that any system message has are no rules of a task."""
+    """Generic sentences of a system message are no rules of a task."""
     assert own_rules(rules) == 0
 
 
@@ -51,12 +51,12 @@ def test_a_system_message_that_says_nothing_is_passed_over(rules: str) -> None:
     ],
 )
 def test_rules_of_a_task_are_counted(rules: str) -> None:
-    """A policy, a role or a document in the system message belongs to the kind of the task."""
+    """A policy, a role or a document in the system message counts as rules."""
     assert own_rules(rules) > 0
 
 
 def test_both_ends_of_a_long_request_are_read() -> None:
-    """The instruction may stand before or after a document; what lies between is left out."""
+    """Both ends of a long request are read."""
     long = "Summarize this. " + "filler " * 5_000 + "Use at most ten words."
     found = read_request(Conversation(long))
     assert found.head[:2] == ["summarize", "this"]
@@ -66,17 +66,21 @@ def test_both_ends_of_a_long_request_are_read() -> None:
 
 
 def test_what_goes_with_a_request_is_counted() -> None:
-    """Rules, earlier turns, results and tools each have a number of their own."""
-    given = Conversation("Why?", "Be rude to dentists.", (Turn("user", "Hi"),), ("{}",))
+    """Rules, earlier turns, results and tools each have their number."""
+    conversation = Conversation("Why?", "Be rude to dentists.", (Turn("user", "Hi"),), ("{}",))
     numbers = dict(
-        zip(task_form.NAMES, task_form.form_of(read_request(given, has_tools=True)), strict=True)
+        zip(
+            task_form.NAMES,
+            task_form.form_of(read_request(conversation, has_tools=True)),
+            strict=True,
+        )
     )
     assert numbers["rules"] > 0
     assert (numbers["turns"], numbers["results"], numbers["tools"]) == (1, 1, 1)
 
 
 def test_the_last_paragraph_has_places_of_its_own() -> None:
-    """The same words count differently where an instruction follows a text."""
+    """Words of the last paragraph have places of their own."""
     after = places_of(read_request(Conversation("A short note.\n\nTranslate into Dutch")))
     within = places_of(read_request(Conversation("A short note. Translate into Dutch")))
     assert set(after.ngrams) - set(within.ngrams)
@@ -84,7 +88,7 @@ def test_the_last_paragraph_has_places_of_its_own() -> None:
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_text_is_read_quickly(text: str) -> None:
-    """No text takes long, however long it is, in the request or in the rules."""
+    """Hostile text is read within 0.1 s, in the request or in the rules."""
     begin = time.process_time()
     for conversation in (
         Conversation(text),

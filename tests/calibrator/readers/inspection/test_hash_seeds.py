@@ -1,4 +1,4 @@
-"""The same reply has the same number in every process, whatever order its sets have there."""
+"""A reply's number is the same in every process, whatever the order of sets there."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ for _ in range(20):
 
 
 def printed(seed: int, program: str) -> str:
-    """Return what a process with this hash seed computes, to the last bit."""
+    """Return the output of a program under this hash seed."""
     done = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,
@@ -50,5 +50,8 @@ def printed(seed: int, program: str) -> str:
 
 @pytest.mark.parametrize("program", [SUPPORT, CONTEXT], ids=["support", "context"])
 def test_no_number_depends_on_the_hash_seed(program: str) -> None:
-    """A last bit that differs flips a tree, and with it a confidence by up to 0.005."""
+    """No number depends on the hash seed.
+
+    A last bit that differs flips a tree, and with it a confidence by up to 0.005.
+    """
     assert len({printed(seed, program) for seed in range(6)}) == 1

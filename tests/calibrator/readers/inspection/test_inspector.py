@@ -1,4 +1,4 @@
-"""The inspector sees whether a reply answers its question and agrees with itself."""
+"""The inspector: whether a reply answers its question and agrees with itself."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ THINGS = ["apples", "bricks", "candles", "drums", "engines", "flutes", "gloves",
 
 
 def rows(count: int) -> list[Row]:
-    """Right replies to small sums, each with its working."""
+    """Return right replies to small sums, each with its working."""
     rng = random.Random(1)
     found = []
     for number in range(count):
@@ -67,7 +67,7 @@ def in_order(inspector: Inspector, question: str, answer: str) -> float:
 
 
 def test_a_reply_to_another_question_and_a_changed_number_are_seen(inspector: Inspector) -> None:
-    """New right replies rank above replies to other questions and above wrong last numbers."""
+    """Right replies rank above replies to other questions and above wrong last numbers."""
     fresh = rows(200)[160:]
     own = [in_order(inspector, row.question, row.answer) for row in fresh]
     pairs = zip(fresh, [*fresh[1:], fresh[0]], strict=True)
@@ -79,7 +79,7 @@ def test_a_reply_to_another_question_and_a_changed_number_are_seen(inspector: In
 
 
 def test_the_same_rows_and_seed_give_the_same_arrays() -> None:
-    """Training is deterministic."""
+    """The same rows and seed give the same arrays."""
     vectors = np.random.default_rng(0).normal(size=(TOKENIZER.get_vocab_size(), 8))
     config = InspectorConfig(
         right_rows=40, irrelevant_rows=20, faulty_rows=20, trees=3, leaf_rows=5, width=4
@@ -95,7 +95,7 @@ def test_the_same_rows_and_seed_give_the_same_arrays() -> None:
 def test_the_end_of_a_long_reply_is_evidence_and_of_a_short_one_is_not(
     inspector: Inspector,
 ) -> None:
-    """A share of what the trees say beyond the middling reply, and only that, is added."""
+    """Only the end of a long reply is evidence: a share of the trees' odds beyond their middle."""
     ending = next(at for at, check in enumerate(inspector.checks) if check.name == "ending")
     text = "The shelf holds nine books, and each book has its own place. " * 8
     lessons = [Lesson("How many?", text[:length], "shelves") for length in (LONG, LONG + 1, 480)]
@@ -108,7 +108,7 @@ def test_the_end_of_a_long_reply_is_evidence_and_of_a_short_one_is_not(
 
 
 def test_nothing_is_evidence_of_an_agents_message() -> None:
-    """The same long text tells something as an answer, and nothing as what an agent says."""
+    """A long text is evidence as an answer, but not as an agent's message."""
     shipped = load_scorer(EMBEDDED, "cpu")
     assert isinstance(shipped, EmbeddedCalibrator)
     answer = "First I add the two sides, and then I halve the sum of both. " * 10
@@ -120,14 +120,14 @@ def test_nothing_is_evidence_of_an_agents_message() -> None:
 
 
 def test_every_fault_is_a_kind_of_corruption() -> None:
-    """A check that names another fault would be taught nothing by it."""
+    """The faults of the checks are exactly the kinds of corruption."""
     faults = {fault for check in CHECKS for fault in check.faults}
     assert faults <= KINDS.keys() | TAUGHT_KINDS.keys()
     assert TAUGHT_KINDS.keys() <= faults
 
 
 def test_a_checkpoint_without_an_inspector_has_none() -> None:
-    """A checkpoint need not have one."""
+    """A checkpoint without an inspector gives None."""
     assert Inspector.from_state({"tower.0.table": np.zeros(1)}) is None
 
 
@@ -141,12 +141,12 @@ def test_a_checkpoint_without_an_inspector_has_none() -> None:
     ],
 )
 def test_a_reply_that_contradicts_itself_has_other_traits(right: str, wrong: str) -> None:
-    """What the checks of working see differs between a sound and an unsound reply."""
+    """A sound and an unsound reply have different traits."""
     assert working_traits("How many?", right) != working_traits("How many?", wrong)
 
 
 def test_the_named_option_is_held_against_the_working() -> None:
-    """The support of the chosen option falls when another letter is named after the same words."""
+    """The support of the chosen option falls if the working names another one."""
     question = "Which gas?\nA. nitrogen\nB. carbon dioxide\nC. helium"
     reply = "Plants take up carbon dioxide. The answer is ({})."
     places = slice(15 + 2, 15 + 4)
@@ -156,7 +156,7 @@ def test_the_named_option_is_held_against_the_working() -> None:
 
 
 def test_what_is_asked_for_and_what_is_said_are_told_apart() -> None:
-    """A year for a question of when, and a name for a question of who, set their own marks."""
+    """A year for "when" and a name for "who" have different marks."""
     assert wanted_kinds("When was it built?", "In 1889.") != wanted_kinds(
         "When was it built?", "By Ann Lee."
     )
@@ -173,7 +173,7 @@ PIECES = Pieces(
      "not " * 50_000, "The answer is (" * 20_000],
 )  # fmt: skip
 def test_every_text_has_finite_traits_in_bounded_time(text: str) -> None:
-    """Empty, huge and strange texts give as many finite numbers as any, within two seconds."""
+    """Hostile texts have finite traits within two seconds."""
     start = time.process_time()
     seen = inspect(text, text, list(range(30_000)), [5] * 30_000, PIECES)
     assert time.process_time() - start < 2
@@ -182,8 +182,10 @@ def test_every_text_has_finite_traits_in_bounded_time(text: str) -> None:
 
 
 def test_numbers_are_compared_both_ways() -> None:
-    """Of three numbers asked two are said, one of them larger than a digit; of four said, two were
-    asked; one larger than a digit of the three is not said.
+    """Numbers are compared in both directions.
+
+    Of three numbers in the question the reply has two; of its four, two are in the question. One
+    number above 9 of the three is missing.
     """
     found = _numbers("Add 7, 25 and 310.", "7 + 25 = 32, so 32.0 it is.")
     assert found == pytest.approx([2 / 3, 2 / 4, np.log1p(1), 1 / 3])

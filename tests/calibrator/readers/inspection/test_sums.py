@@ -1,4 +1,4 @@
-"""Sums in a text are read with the result that stands beside them."""
+"""Sums in a text, with their stated result."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from calibrator.readers.inspection.working import is_close, sums_in
     ],
 )
 def test_a_sum_comes_to_what_its_signs_say(text: str, value: float, stated: float) -> None:
-    """Products come before sums, units are passed over, and the stated result is read."""
+    """A sum's value follows its signs, without units, and the stated result is read."""
     assert list(sums_in(text)) == [(pytest.approx(value), stated)]
 
 
@@ -32,12 +32,12 @@ def test_a_sum_comes_to_what_its_signs_say(text: str, value: float, stated: floa
     "text", ["x = 5", "the year = 1999", "f(x) + 3 = 10", "5 / 0 = 1", "2 + = 4", "(3 + 4 = 7", ""]
 )
 def test_what_cannot_be_told_is_no_sum(text: str) -> None:
-    """A letter, a missing term or a division by zero gives no sum, and no error."""
+    """A letter, a missing term or a division by zero gives no sum and no error."""
     assert list(sums_in(text)) in ([], [(7.0, 7.0)])
 
 
 def test_rounding_is_not_wrong_and_a_step_away_is() -> None:
-    """A result counts as right when it is the value rounded, and as wrong when it is another."""
+    """A rounded result counts as right, another value as wrong."""
     assert is_close(3.3333, 3.33)
     assert is_close(66.6, 67)
     assert is_close(0.25, 25)
@@ -47,7 +47,7 @@ def test_rounding_is_not_wrong_and_a_step_away_is() -> None:
 
 @pytest.mark.parametrize("text", ["1+" * 50_000 + "1 = 5", "(" * 100_000 + " = 1", "= 1" * 50_000])
 def test_hostile_sums_take_no_time(text: str) -> None:
-    """A text made to be slow to read is read in less than two seconds."""
+    """Hostile sums are read within two seconds."""
     start = time.process_time()
     list(sums_in(text))
     assert time.process_time() - start < 2

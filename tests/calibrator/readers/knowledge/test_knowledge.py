@@ -1,4 +1,4 @@
-"""Knowledge as a part of a calibrator: what it reads, what it adds, how it is taught."""
+"""Knowledge as a part of a calibrator: what it reads, what it adds, how it is trained."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from calibrator.readers.knowledge.knowledge import LIMIT, asks_for_fact, is_shor
 from calibrator.rows.rows import Row
 from calibrator.text.word_pieces import load_tokenizer
 
-ROUNDING = 4e-6  # of log-odds: at most a quarter of it, 1e-6, of a confidence
+ROUNDING = 4e-6  # log-odds; a confidence changes by at most a quarter of it, 1e-6
 SMALL = KnowledgeConfig(layers=1, members=1, width=8, steps=25, own_pairs=160, questions=20)
 
 
@@ -33,7 +33,7 @@ def row(number: int, question: str, response: str, correct: int) -> Row:
 
 @pytest.fixture(scope="module")
 def rows() -> list[Row]:
-    """Right and wrong replies to twenty questions."""
+    """Return right and wrong replies to twenty questions."""
     found = []
     for number in range(20):
         question = f"Which river flows through town {number}?"
@@ -50,7 +50,7 @@ def fitted(rows: Sequence[Row], tokenizer: Tokenizer) -> dict[str, Array]:
 
 
 def _base() -> Path:
-    """Return the folder of the base that trainings start from."""
+    """Return the folder of the base for training."""
     from calibrator.lab.training.run import base_folder
 
     return base_folder()
@@ -75,10 +75,10 @@ def shifts_of(
 ) -> list[float]:
     pieces = [
         (
-            tokenizer.encode(asked, add_special_tokens=False).ids,
-            tokenizer.encode(said, add_special_tokens=False).ids,
+            tokenizer.encode(question, add_special_tokens=False).ids,
+            tokenizer.encode(answer, add_special_tokens=False).ids,
         )
-        for asked, said in texts
+        for question, answer in texts
     ]
     found: list[float] = known.shifts(texts, pieces).tolist()
     return found
@@ -102,24 +102,24 @@ def shifts_of(
 def test_short_replies_to_factual_questions_are_read(
     question: str, answer: str, is_read: bool
 ) -> None:
-    """A sentence or two to a short question for a fact; no options, small talk or requests."""
+    """Only short replies to short factual questions are read."""
     assert (is_short(question, answer) and asks_for_fact(question)) is is_read
 
 
 def test_what_is_not_read_is_not_changed(arrays: dict[str, Array], tokenizer: Tokenizer) -> None:
-    """Something is added to a short factual reply alone, and not more than it may."""
+    """Only a short factual reply is changed, within the bound."""
     known = Knowledge.from_state(arrays)
     assert known is not None
     least, more, middle = known.weights.tolist()
-    told = shift_of(known, tokenizer, "What is the capital of Norway?", "Oslo")
-    assert 0 < abs(told) <= (least + more) * (LIMIT + abs(middle))
+    shift = shift_of(known, tokenizer, "What is the capital of Norway?", "Oslo")
+    assert 0 < abs(shift) <= (least + more) * (LIMIT + abs(middle))
     assert shift_of(known, tokenizer, "Tell me a joke.", "A scarecrow won a medal.") == 0
     bold = shift_of(known, tokenizer, "What is the capital of Norway?", "**Oslo**")
-    assert bold == pytest.approx(told, abs=1e-5)
+    assert bold == pytest.approx(shift, abs=1e-5)
 
 
 def test_neighbours_change_nothing(arrays: dict[str, Array], tokenizer: Tokenizer) -> None:
-    """A reply gets the same alone and among others, read or not."""
+    """A reply gets the same shift alone and among others."""
     known = Knowledge.from_state(arrays)
     assert known is not None
     texts = [
@@ -135,7 +135,7 @@ def test_neighbours_change_nothing(arrays: dict[str, Array], tokenizer: Tokenize
 def test_the_same_rows_teach_the_same(
     arrays: dict[str, Array], rows: Sequence[Row], tokenizer: Tokenizer
 ) -> None:
-    """Fitted again with the same seed the arrays are equal; all stand under one prefix."""
+    """The same rows and seed give the same arrays, all under one prefix."""
     again = fitted(rows, tokenizer)
     assert again.keys() == arrays.keys()
     assert all(key.startswith(PREFIX) for key in arrays)
@@ -143,7 +143,7 @@ def test_the_same_rows_teach_the_same(
 
 
 def test_pairs_are_of_one_question(rows: list[Row]) -> None:
-    """A right and a wrong reply to the same question; one with right ones alone gives none."""
+    """A pair has a right and a wrong reply to the same question."""
     more = [*rows, row(99, "Which river is the longest?", "The Nile.", 1)]
     pairs = pairs_of_rows(more, SMALL, 1)
     assert len(pairs) == 20
@@ -153,8 +153,9 @@ def test_pairs_are_of_one_question(rows: list[Row]) -> None:
 def test_a_checkpoint_with_it_scores_otherwise_only_what_is_short(
     arrays: dict[str, Array],
 ) -> None:
-    """Beside the shipped parts it moves a short factual reply by what it adds to the log-odds, and
-    leaves a long one and small talk as they are, bit for bit.
+    """With knowledge a checkpoint moves a short factual reply by the shift.
+
+    A long reply and small talk stay the same to the last bit.
     """
     plain = load_scorer(EMBEDDED, "cpu")
     assert isinstance(plain, EmbeddedCalibrator)
@@ -179,7 +180,7 @@ def test_a_checkpoint_with_it_scores_otherwise_only_what_is_short(
 
 
 def test_arrays_that_do_not_fit_are_refused(arrays: dict[str, Array], tmp_path: Path) -> None:
-    """Without a network, or with weights of another number."""
+    """Arrays without a network or with too few weights are refused."""
     own = {key.removeprefix(PREFIX): array for key, array in arrays.items()}
     with pytest.raises(ValueError, match="another shape"):
         Knowledge({key: array for key, array in own.items() if not key.startswith("0.")})
@@ -189,7 +190,7 @@ def test_arrays_that_do_not_fit_are_refused(arrays: dict[str, Array], tmp_path: 
 
 
 def counted_reading(known: Knowledge, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many texts the encoder is given each time, as they come."""
+    """Record how many texts the encoder gets in each call."""
     counts: list[int] = []
     encoder = known.encoder
 
@@ -204,9 +205,7 @@ def counted_reading(known: Knowledge, monkeypatch: pytest.MonkeyPatch) -> list[i
 def test_a_question_is_read_once_for_all_replies(
     arrays: dict[str, Array], tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Choices, escalations and retries cost their answers alone, and get the same numbers; what is
-    remembered is bounded.
-    """
+    """A question is read once for all its replies, with the same numbers and bounded memory."""
     known = Knowledge.from_state(arrays)
     assert known is not None
     read = counted_reading(known, monkeypatch)
@@ -225,7 +224,7 @@ def test_a_question_is_read_once_for_all_replies(
 def test_many_replies_go_through_the_encoder_some_at_a_time(
     arrays: dict[str, Array], tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A batch of any size needs no more memory than a few texts, and gets the same numbers."""
+    """Many replies go through the encoder in parts, with the same numbers."""
     known = Knowledge.from_state(arrays)
     assert known is not None
     texts = [(f"Who wrote book {number}?", f"Author {number}") for number in range(7)]

@@ -1,4 +1,4 @@
-"""Final answers: what a reply comes to, told from its text and its calls."""
+"""Final answers of replies, found in their text and calls."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ OFFERED = 'Book a room. Functions: [{"name": "book", "description": "..", "param
     ],
 )
 def test_what_a_reply_comes_to(question: str, reply: str, kind: str, value: str) -> None:
-    """Options, numbers, formulas, yes or no, words and calls in writing, or nothing at all."""
+    """The final answer is an option, number, formula, yes or no, words, calls, or nothing."""
     found = final_answer(question, reply)
     assert (found.kind, found.value) == (kind, value)
 
@@ -62,7 +62,7 @@ def calls(*given: tuple[str, str]) -> ToolUse:
 
 
 def test_calls_are_the_same_in_another_order_and_spelling() -> None:
-    """Order of calls and of arguments, numbers as text and quotes make no other calls."""
+    """Order of calls and arguments, numbers as text and quotes make no other answer."""
     one = calls(("pay", '{"to": "Ann", "sum": 5}'), ("log", "{}"))
     other = calls(("log", "{}"), ("pay", '{"sum": "5.0", "to": "ann"}'))
     assert final_answer("Pay Ann 5.", "", one) == final_answer("Pay Ann 5.", "", other)
@@ -90,7 +90,7 @@ def test_calls_are_the_same_in_another_order_and_spelling() -> None:
     ],
 )
 def test_a_hostile_reply_takes_no_time(reply: str) -> None:
-    """Whatever a model writes, an answer is found or not within a blink."""
+    """A hostile reply is read within a second."""
     start = time.process_time()
     final_answer("How many?\nA. one\nB. two", reply)
     final_answer(reply, reply)
@@ -99,5 +99,5 @@ def test_a_hostile_reply_takes_no_time(reply: str) -> None:
 
 @pytest.mark.parametrize("message", [{"tool_calls": "x"}, {"tool_calls": [1, {"function": None}]}])
 def test_calls_of_another_shape_are_no_crash(message: dict[str, object]) -> None:
-    """A model's message may be of any shape."""
+    """Calls of another shape are read as calls."""
     assert final_answer("Do it.", "", ToolUse((), (), message)).kind == "calls"

@@ -1,4 +1,4 @@
-"""Comparison: whether two replies come to the same."""
+"""Comparison of two replies' final answers."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ LONG = "Here is what I know of it and of those who worked there " * 4
     ],
 )
 def test_same_and_other_answers(question: str, one: str, other: str, outcome: str) -> None:
-    """The same answer in other words agrees; which reply comes first makes no difference."""
+    """The same answer in other words agrees, in either order."""
     first, second = final_answer(question, one), final_answer(question, other)
     assert compare(first, second).outcome == outcome
     assert compare(first, second) == compare(second, first)
 
 
 def test_calls_share_what_is_the_same_in_them() -> None:
-    """Names and arguments with their values; an argument more leaves the others as they are."""
+    """Calls share names and arguments with their values; a further argument changes no other."""
     one, more, other = (
         final_answer("Pay.", text)
         for text in ("[pay(to='a', sum=5)]", "[pay(to='a', sum='5.0', on='May')]", "[log()]")

@@ -1,4 +1,4 @@
-"""Labels are looked at: a sample and its error rate (D06), and judges beside each other (D07)."""
+"""Audits of labels: a sample's error rate (D06), and judges beside each other (D07)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def judged(count: int, bias: float, seed: int = 3) -> list[Json]:
 
 
 def test_the_rate_has_wilsons_interval() -> None:
-    """As scipy computes it; rows that nobody looked at do not count."""
+    """The error rate has Wilson's interval as in scipy, over rows that were looked at."""
     rows: list[Json] = [{ANSWER: n >= 3, "graded_by": "fuzzy"} for n in range(60)]
     found = audit([*rows, {ANSWER: None}, {}])
     wanted = binomtest(3, 60).proportion_ci(method="wilson")
@@ -42,14 +42,14 @@ def test_the_rate_has_wilsons_interval() -> None:
 
 
 def test_a_sample_without_errors_still_has_a_bound() -> None:
-    """None wrong of 60 is not none wrong at all."""
+    """A sample without errors has an upper bound above 0."""
     found = audit([{ANSWER: True}] * 60)
     assert found.rate.value == 0.0
     assert 0.04 < found.rate.high < 0.08
 
 
 def test_a_sample_is_drawn_at_random_and_again_the_same() -> None:
-    """Each row has the same chance; another seed draws others."""
+    """A sample is drawn by its seed."""
     rows: list[Json] = [{"id": n} for n in range(1_000)]
     first = draw_rows(rows, 100, 1)
     assert first == draw_rows(rows, 100, 1)
@@ -60,14 +60,14 @@ def test_a_sample_is_drawn_at_random_and_again_the_same() -> None:
 
 @pytest.mark.parametrize("rows", [[{"id": 1}], [{ANSWER: "yes"}]])
 def test_what_nobody_looked_at_has_no_rate(rows: list[Json]) -> None:
-    """Nor does a word in place of true and false."""
+    """Without answers of true or false there is no rate."""
     with pytest.raises(JudgingError):
         audit(rows)
 
 
 @pytest.mark.parametrize(("bias", "is_seen"), [(0.4, True), (0.0, False)])
 def test_a_judge_that_prefers_its_own_model_is_seen(bias: float, is_seen: bool) -> None:
-    """Beside the other judge, whatever its route is called; a fair one is near 0."""
+    """A judge that prefers its own model has a positive preference, a fair one about 0."""
     first, second = self_preference(judged(400, bias))
     assert (first.judge, first.own, first.replies) == ("alpha", 400, 800)
     assert first.preference == pytest.approx(bias / 2, abs=0.06)
@@ -77,7 +77,7 @@ def test_a_judge_that_prefers_its_own_model_is_seen(bias: float, is_seen: bool) 
 
 
 def test_a_judge_that_answered_nothing_has_no_preference() -> None:
-    """And one judge alone is compared with nobody."""
+    """A judge without own replies has no preference, and one judge alone is refused."""
     rows = [{**row, "model": "gamma"} for row in judged(10, 0.5)]
     assert math.isnan(self_preference(rows)[0].preference)
     with pytest.raises(JudgingError, match="two judges"):
@@ -85,7 +85,7 @@ def test_a_judge_that_answered_nothing_has_no_preference() -> None:
 
 
 def test_the_commands_from_sample_to_rate(tmp_path: Path) -> None:
-    """Draw, look, count; and the judges of the same rows."""
+    """The commands draw a sample, count its wrong labels and compare the judges."""
     rows, look = tmp_path / "rows.jsonl", tmp_path / "look.jsonl"
     rows.write_text("".join(f"{json.dumps(row)}\n" for row in judged(50, 0.4)))
     assert run_cli("labels", str(rows), "--sample", "20", "-o", str(look)).returncode == 0
@@ -95,5 +95,5 @@ def test_the_commands_from_sample_to_rate(tmp_path: Path) -> None:
     marked = [{**row, ANSWER: n > 0} for n, row in enumerate(drawn_rows)]
     look.write_text("".join(f"{json.dumps(row)}\n" for row in marked))
     assert "1 of 20 labels are wrong: 5.00%" in run_cli("labels", str(look), "--audit").stdout
-    told = run_cli("labels", str(rows), "--self-preference", "--json").stdout
-    assert [json.loads(line)["judge"] for line in told.splitlines()] == ["alpha", "beta"]
+    output = run_cli("labels", str(rows), "--self-preference", "--json").stdout
+    assert [json.loads(line)["judge"] for line in output.splitlines()] == ["alpha", "beta"]

@@ -1,4 +1,4 @@
-"""Labelled rows out of answers, the band of difficulty, and a split that shares no question."""
+"""Labelled rows from answers, the band of difficulty, and a split without shared questions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def task(number: int, grader: Any = "number", benchmark: str = "sums") -> Task:
 
 
 def rows_of(count: int, share_right: float, benchmark: str = "sums") -> list[Json]:
-    """Two models' answers to each question, this share of them right."""
+    """Return two models' answers to each question, this share of them right."""
     found = []
     for n in range(count):
         for model in ("a", "b"):
@@ -48,7 +48,7 @@ def rows_of(count: int, share_right: float, benchmark: str = "sums") -> list[Jso
     ],
 )
 def test_every_answer_becomes_a_row(message: Json, why: str, correct: int) -> None:
-    """Refusals and empty replies are kept and incorrect (D03); reasoning is not the answer."""
+    """Every answer becomes a row, refusals and empty replies as incorrect (D03)."""
     row = TaskAnswer(task(2), "m", message).row({})
     assert row is not None
     assert (row["why"], row["correct"], row["graded_by"]) == (why, correct, "number")
@@ -60,19 +60,19 @@ def test_every_answer_becomes_a_row(message: Json, why: str, correct: int) -> No
     ("verdicts", "correct"), [({"j": True, "k": False}, 1), ({"j": False}, 0), ({"j": None}, None)]
 )
 def test_a_judges_verdict_is_the_label(verdicts: dict[str, bool | None], correct: Any) -> None:
-    """The first judge's; without one there is no row, and refusals need no judge (D02)."""
+    """The first judge's verdict is the label, and without one there is no row (D02)."""
     row = TaskAnswer(task(2, "rubric"), "m", {"content": "six"}).row(verdicts)
     assert (row and row["correct"]) == correct
     if row:
         assert row["graded_by"] == "rubric, by j"
-        assert row["verdicts"] == {judge: int(bool(said)) for judge, said in verdicts.items()}
+        assert row["verdicts"] == {judge: int(bool(verdict)) for judge, verdict in verdicts.items()}
     refused = TaskAnswer(task(2, "rubric"), "m", {"content": "I'm sorry, no."}).row({})
     assert refused is not None
     assert (refused["correct"], refused["why"]) == (0, "refusal")
 
 
 def test_a_benchmark_out_of_the_band_is_left_out() -> None:
-    """What is nearly always or hardly ever solved tells nothing (C07)."""
+    """A benchmark that is nearly always or hardly ever solved is left out (C07)."""
     rows = [*rows_of(60, 0.5), *rows_of(60, 0.9, "easy"), *rows_of(60, 0.1, "hard")]
     found = split_collected(rows)
     assert {each.benchmark: each.is_in_band for each in found.counted} == {
@@ -85,7 +85,7 @@ def test_a_benchmark_out_of_the_band_is_left_out() -> None:
 
 
 def test_no_question_is_on_both_sides() -> None:
-    """15 % of the questions are tested on; the proof counts what both share (D04, D05)."""
+    """15 % of the questions are test questions, and none is on both sides (D04, D05)."""
     found = split_collected(rows_of(400, 0.5))
     train, test = ({row["question"] for row in side} for side in (found.train, found.test))
     assert not train & test
@@ -99,7 +99,7 @@ def test_no_question_is_on_both_sides() -> None:
 
 
 def test_a_copy_under_another_id_stays_with_its_question() -> None:
-    """A question of two benchmarks is one question."""
+    """A copy of a question is on the same side under another id."""
     rows = rows_of(200, 0.5)
     copies = [
         {**row, "question_id": f"copy/{n}", "benchmark": "copy"} for n, row in enumerate(rows)
@@ -109,7 +109,7 @@ def test_a_copy_under_another_id_stays_with_its_question() -> None:
 
 
 def test_a_split_that_shares_a_question_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The proof is looked at, not only written down."""
+    """A split that shares a question is refused."""
     monkeypatch.setattr(calibrator.lab.data.benchmarks.splits, "without_copies", list)
     rows = rows_of(60, 0.5)
     copies = [{**row, "question_id": f"copy/{n}"} for n, row in enumerate(rows)]

@@ -1,4 +1,4 @@
-"""Questions of benchmarks and of one's own files become tasks, or say what is wrong with them."""
+"""Tasks from questions of benchmarks and of one's own files, and their mistakes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def tasks_of(folder: Path, *rows: Any, name: str = "mine.jsonl", **options: Any)
 
 
 def test_the_registry_is_the_papers() -> None:
-    """Twenty benchmarks in seven domains, nine of text, five graded by a model (C04 to C06)."""
+    """The registry has twenty benchmarks in seven domains, five graded by a model (C04 to C06)."""
     found = known_benchmarks()
     assert (len(found), len({each.domain for each in found})) == (20, 7)
     assert sum(each.modality == "text" for each in found) == 9
@@ -36,7 +36,7 @@ def test_the_registry_is_the_papers() -> None:
 
 
 def test_a_benchmarks_columns_and_options_are_read(tmp_path: Path) -> None:
-    """Right and wrong options of GPQA's CSV are mixed the same way each time."""
+    """Columns of GPQA's CSV are read, and its options mixed the same way each time."""
     path = tmp_path / "diamond.csv"
     head = "Record ID,Question,Correct Answer,Incorrect Answer 1,Incorrect Answer 2,"
     path.write_text(f'{head}Incorrect Answer 3\nr1,"Which, then?",the right one,x,y,z\n')
@@ -63,12 +63,12 @@ def test_a_benchmarks_columns_and_options_are_read(tmp_path: Path) -> None:
     ],
 )
 def test_the_right_answer_tells_the_grader(gold: list[str], grader: str) -> None:
-    """Where a row names none."""
+    """Without a named grader the right answer decides which it is."""
     assert grader_for(gold) == grader
 
 
 def test_own_rows_say_what_they_want(tmp_path: Path) -> None:
-    """Options by letter or in a row, a rubric, messages, a grader and an image beside the file."""
+    """Own rows may have options, a rubric, messages, a grader and an image file."""
     (tmp_path / "a.png").write_bytes(PIXEL)
     conversation = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
     lettered, listed, judged, talked, seen = tasks_of(
@@ -87,7 +87,7 @@ def test_own_rows_say_what_they_want(tmp_path: Path) -> None:
 
 
 def test_as_it_is_adds_no_prompt(tmp_path: Path) -> None:
-    """A question that already says how to answer is asked as it stands."""
+    """With `is_as_it_is` no prompt is added to a question."""
     row = {"question": "2 + 2?", "gold": 4}
     [task] = tasks_of(tmp_path, row, is_as_it_is=True)
     assert task.messages == [{"role": "user", "content": "2 + 2?"}]
@@ -96,7 +96,7 @@ def test_as_it_is_adds_no_prompt(tmp_path: Path) -> None:
 
 
 def test_a_question_is_asked_once_and_fewer_are_the_same_ones(tmp_path: Path) -> None:
-    """Which ones are asked depends on their ids alone."""
+    """Each question is asked once, and a smaller sample depends on their ids alone."""
     rows = [{"id": n % 20, "question": f"{n % 20}?", "gold": "1"} for n in range(40)]
     assert len(tasks_of(tmp_path, *rows)) == 20
     few = tasks_of(tmp_path, *rows, most=5)
@@ -117,7 +117,7 @@ def test_a_question_is_asked_once_and_fewer_are_the_same_ones(tmp_path: Path) ->
     ],
 )
 def test_what_cannot_be_asked_says_why(tmp_path: Path, row: Any, said: str) -> None:
-    """With file and line; the other questions are asked all the same."""
+    """A question that cannot be asked is reported with file and line."""
     path = tmp_path / "q.jsonl"
     path.write_text(
         json.dumps({"question": "good?", "gold": "yes"}) + "\n" + json.dumps(row) + "\n"
@@ -129,7 +129,7 @@ def test_what_cannot_be_asked_says_why(tmp_path: Path, row: Any, said: str) -> N
 
 
 def test_a_file_without_a_question_is_refused(tmp_path: Path) -> None:
-    """And one that is not there."""
+    """A file without a question, or a missing one, is refused."""
     (tmp_path / "empty.jsonl").write_text("\n")
     with pytest.raises(InputError, match="no question that could be asked"):
         load_tasks([str(tmp_path / "empty.jsonl")])

@@ -1,4 +1,4 @@
-"""Calls that do the contrary of what was said, or do it to more than was named."""
+"""Calls that do the contrary of the request, or do it to more than it names."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import pytest
 
 from calibrator import ToolUse
 from calibrator.lab.data.calls.contraries import commands
-from tests.calibrator.readers.calls.conversations import made, said, tool, traits
+from tests.calibrator.readers.calls.conversations import call_message, earlier_call, tool, traits
 
 
 def calling(request: str, name: str, arguments: dict[str, Any], before: Any = ()) -> Any:
     """Return the traits of a call after one request."""
     takes = dict.fromkeys(arguments, "string")
     messages = [{"role": "user", "content": request}, *before]
-    return traits(ToolUse(messages, [tool(name, takes)], said(name, arguments)))
+    return traits(ToolUse(messages, [tool(name, takes)], call_message(name, arguments)))
 
 
 @pytest.mark.parametrize(
@@ -27,12 +27,12 @@ def calling(request: str, name: str, arguments: dict[str, Any], before: Any = ()
     ],
 )
 def test_the_contrary_is_seen(request_: str, name: str, value: str, trait: str) -> None:
-    """A contrary word, a contrary verb, and the folder above what was named are seen."""
+    """A contrary word, a contrary verb and a parent folder are found."""
     assert calling(request_, name, {"target": value})[trait] == 1
 
 
 def test_what_was_said_is_not_contrary() -> None:
-    """The same words as in the request raise nothing, also where both were said."""
+    """Words of the request raise nothing, even beside their contrary."""
     found = calling("Dim the north lantern, not the south one.", "dim", {"name": "north lantern"})
     assert found["contrary_value"] == found["contrary_tool"] == 0
     assert calling("Pack kilns/red/cups.", "pack", {"path": "kilns/red/cups"})["path_above"] == 0
@@ -48,14 +48,14 @@ def test_what_was_said_is_not_contrary() -> None:
     ],
 )
 def test_a_measure_has_its_unit(request_: str, argument: str, right: int, wrong: int) -> None:
-    """A number differs from the one that the request gives in the same unit, or in another."""
+    """A number is compared with the request's in the same unit or another."""
     assert calling(request_, "act", {argument: right})["measure_wrong"] == 0
     assert calling(request_, "act", {argument: wrong})["measure_wrong"] == 1
 
 
 def test_values_under_each_others_names_are_seen() -> None:
-    """A value that stood under another argument's name before is crossed."""
-    before = made("list_casts", {}, '[{"mould": "swan", "glaze": "ash"}]')
+    """Values that stood under each other's names before are found."""
+    before = earlier_call("list_casts", {}, '[{"mould": "swan", "glaze": "ash"}]')
     right, wrong = {"mould": "swan", "glaze": "ash"}, {"mould": "ash", "glaze": "swan"}
     assert calling("Cast the ash swan.", "cast", right, before)["crossed"] == 0
     assert calling("Cast the ash swan.", "cast", wrong, before)["crossed"] == 1
@@ -76,12 +76,12 @@ def test_values_under_each_others_names_are_seen() -> None:
     ],
 )
 def test_commands_that_do_more_are_seen(request_: str, line: str, trait: str) -> None:
-    """Queries and commands without bounds, by force, or for a question, each by its trait."""
+    """Queries and commands that do more than the request are found, each by its trait."""
     assert calling(request_, "console", {"input": line})[trait] == 1
 
 
 def test_scenes_of_commands_have_a_right_and_a_wrong_reply() -> None:
-    """The same conversation with two commands; the same seed gives the same."""
+    """Scenes of commands have a right and a wrong reply, the same for a seed."""
     found = list(commands(40, 1))
     assert found == list(commands(40, 1))
     for right, wrong in zip(found[::2], found[1::2], strict=True):

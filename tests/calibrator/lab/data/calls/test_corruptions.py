@@ -1,4 +1,4 @@
-"""Corruptions of right calls: one thing is changed, the rest stays, the reply is well formed."""
+"""Corruptions of right calls: one thing is changed, and the reply stays well formed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.calibrator.readers.calls.hostile_calls import hostile_calls
 
 RIGHT = [scene.used for scene in scenes(160, 5) if scene.correct]
 
-# What a kind may touch: the call's name, its arguments, the messages before it, the tools.
+# What a kind may change: the call's name, its arguments, the messages before it, the tools
 CALL_ALONE = {
     "other entity", "number moved", "told number", "unit changed", "date moved", "time moved",
     "invented", "placeholder", "swapped", "required dropped", "request repeated",
@@ -32,7 +32,7 @@ CALL_ALONE = {
 
 
 def parts(used: ToolUse) -> tuple[str, Any, Any, Any]:
-    """Name and arguments of the call, messages and tools."""
+    """Return name and arguments of the call, messages and tools."""
     function = used.message["tool_calls"][0]["function"]
     return function["name"], json.loads(function["arguments"]), used.messages, used.tools
 
@@ -51,7 +51,7 @@ def variants(change: Any, most: int = 12) -> list[tuple[ToolUse, ToolUse]]:
 
 @pytest.mark.parametrize("kind", [*KINDS, *SUSPICIOUS])
 def test_a_change_leaves_what_it_came_from(kind: str) -> None:
-    """The reply that is changed is a copy, differs, and has calls that can be read."""
+    """A change works on a copy, gives another reply, and its calls can be read."""
     before = copy.deepcopy(RIGHT)
     found = variants((KINDS | SUSPICIOUS)[kind])
     assert found, "it applies nowhere"
@@ -65,7 +65,7 @@ def test_a_change_leaves_what_it_came_from(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", sorted(CALL_ALONE))
 def test_a_change_of_the_call_touches_nothing_else(kind: str) -> None:
-    """One or two arguments differ; tool, conversation and tools are the same."""
+    """A change of the call alters only its arguments: one, or two if they are swapped."""
     for used, after in variants(KINDS[kind]):
         name, arguments, messages, tools = parts(after)
         own = parts(used)
@@ -76,14 +76,14 @@ def test_a_change_of_the_call_touches_nothing_else(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", sorted(set(KINDS) - CALL_ALONE - {"wrong tool", "opposed tool"}))
 def test_a_change_of_the_conversation_leaves_the_call(kind: str) -> None:
-    """The call is the same, and right or wrong by what stands before it."""
+    """A change of the conversation leaves the call unchanged."""
     for used, after in variants(KINDS[kind]):
         assert parts(after)[:2] == parts(used)[:2]
         assert after.messages != used.messages
 
 
 def test_the_wrong_tool_is_one_that_was_offered() -> None:
-    """Another name of the list, with the arguments that it takes."""
+    """A wrong tool is another offered one, with arguments that it takes."""
     for used, after in variants(KINDS["wrong tool"]):
         offered = {t["function"]["name"]: t["function"]["parameters"] for t in after.tools}
         name, arguments, messages, _ = parts(after)
@@ -93,7 +93,7 @@ def test_the_wrong_tool_is_one_that_was_offered() -> None:
 
 
 def test_types_stay() -> None:
-    """A number stays a number, a text a text."""
+    """Changed values keep their type."""
     for kind in CALL_ALONE - {"required dropped", "swapped"}:
         for used, after in variants(KINDS[kind]):
             old, new = parts(used)[1], parts(after)[1]
@@ -101,7 +101,7 @@ def test_types_stay() -> None:
 
 
 def test_invented_values_stand_nowhere() -> None:
-    """What is invented is in no message."""
+    """Invented values are in no message."""
     for used, after in variants(KINDS["invented"]):
         old, new = parts(used)[1], parts(after)[1]
         fresh = next(str(new[name]) for name in old if old[name] != new[name])
@@ -109,7 +109,7 @@ def test_invented_values_stand_nowhere() -> None:
 
 
 def test_only_ids_are_renamed() -> None:
-    """Texts, dates and numbers of the call are what they were."""
+    """Only ids are renamed, not texts, dates and numbers."""
     for used, after in variants(SUSPICIOUS["renamed ids"]):
         kinds = {v.text: v.kind for call in view_of(used).calls for v in call.values}
         old, new = parts(used)[1], parts(after)[1]
@@ -118,7 +118,7 @@ def test_only_ids_are_renamed() -> None:
 
 
 def test_what_was_made_wrong_counts_once() -> None:
-    """Whatever the right one counts; what only looks suspicious counts as much as that."""
+    """A corrupted lesson has a weight of 1, and a suspicious one its original's."""
     made = lessons_of([], 1, scene_count=80, faults=1)
     wrong = [lesson for lesson in made if lesson.origin == CORRUPTED]
     assert OTHER_REQUEST in {lesson.kind for lesson in wrong}
@@ -137,7 +137,7 @@ def rows() -> list[Row]:
 
 
 def test_pairs_are_of_right_rows_and_the_same_every_time() -> None:
-    """Each pair is a right row and a wrong one of the same question; kinds are told apart."""
+    """Pairs have a right and a wrong row of the same question, the same for a seed."""
     found, again = corrupted_calls(rows(), seed=3), corrupted_calls(rows(), seed=3)
     assert found == again
     assert found.keys() <= {*KINDS, OTHER_REQUEST}
@@ -150,14 +150,14 @@ def test_pairs_are_of_right_rows_and_the_same_every_time() -> None:
 
 
 def test_rows_without_calls_or_labels_are_passed_over() -> None:
-    """Text, wrong rows and rows that nobody judged give no pair."""
+    """Text, wrong rows and rows without a label give no pair."""
     text = parse_row({"question": "q", "response": "a", "correct": 1})
     wrong = [row for row in rows() if row.correct == 0]
     assert corrupted_calls([text, *wrong]) == {}
 
 
 def test_hostile_replies_can_be_tried() -> None:
-    """A corruption that cannot be made gives none, and nothing fails; bytes are in no JSON."""
+    """Corruptions of hostile replies give a reply or none, without an error."""
     odd = {k: u for k, u in hostile_calls().items() if k.startswith(("odd", "deep", "not a"))}
     for number, used in enumerate(each for k, each in odd.items() if not k.endswith(" 10")):
         for change in (KINDS | SUSPICIOUS).values():

@@ -1,4 +1,4 @@
-"""Scenes of our own: right and wrong by rule, and nothing in common with the labelled calls."""
+"""Scenes of our own: right and wrong by rule, without anything of the labelled calls."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def played() -> tuple[Scene, ...]:
 
 
 def test_the_same_seed_gives_the_same_scenes() -> None:
-    """Nothing is left to chance but by the seed."""
+    """The same seed gives the same scenes, another seed others."""
     assert list(scenes(40, 1)) == list(scenes(40, 1))
     assert list(scenes(40, 1)) != list(scenes(40, 2))
 
 
 def test_all_twists_and_domains_are_played() -> None:
-    """Each twist is there with right and wrong replies, in many domains."""
+    """Every twist has right and wrong replies, and every domain is played."""
     found: dict[str, set[int]] = defaultdict(set)
     for scene in played():
         found[scene.twist].add(scene.correct)
@@ -53,34 +53,34 @@ def test_all_twists_and_domains_are_played() -> None:
 
 
 def test_the_rule_of_a_state_is_there_where_it_is_at_stake_and_sometimes_else() -> None:
-    """Always in scenes of this twist, in about a third of the others."""
+    """The rule of a state is in all scenes about it and in about a third of the others."""
     domain, write = next((d, w) for d in DOMAINS for w in d.writes if w.state)
     shares = {}
     for twist in ("state", "plain"):
-        told = [stages.make_stage(domain, write, random.Random(seed)) for seed in range(200)]
-        for stage in told:
+        made = [stages.make_stage(domain, write, random.Random(seed)) for seed in range(200)]
+        for stage in made:
             stages.add_rules(stage, twist)
-        shares[twist] = sum(write.state[1] in " ".join(stage.rules) for stage in told) / 200
+        shares[twist] = sum(write.state[1] in " ".join(stage.rules) for stage in made) / 200
     assert shares["state"] == 1
     assert 0.15 < shares["plain"] < 0.45
 
 
 def test_calls_are_well_formed() -> None:
-    """Each call is of a tool that is offered and has exactly its parameters, of their types."""
+    """Each call is of an offered tool, with exactly its parameters in their types."""
     types = {"string": str, "integer": int, "number": (int, float)}
     for scene in played():
         offered = {t["function"]["name"]: t["function"]["parameters"] for t in scene.used.tools}
         for message in [*scene.used.messages, scene.used.message]:
             for call in message.get("tool_calls") or ():
                 takes = offered[call["function"]["name"]]["properties"]
-                given = json.loads(call["function"]["arguments"])
-                assert given.keys() == takes.keys(), scene
-                for name, value in given.items():
+                arguments = json.loads(call["function"]["arguments"])
+                assert arguments.keys() == takes.keys(), scene
+                for name, value in arguments.items():
                     assert isinstance(value, types[takes[name]["type"]]), (scene.twist, name)
 
 
 def test_a_drawn_value_is_of_its_kind() -> None:
-    """What was is before today, what is to come after it; amounts lie within their span."""
+    """A drawn value is of its kind: dates before or after today, amounts within their span."""
     today, rng = date(2031, 7, 7), random.Random(1)
     for _ in range(50):
         assert date.fromisoformat(stages.drawn_value("date-", today, rng)) < today
@@ -93,7 +93,7 @@ def test_a_drawn_value_is_of_its_kind() -> None:
 
 @pytest.mark.parametrize("twist", ["limit", "state", "late", "confirm", "again", "weekday"])
 def test_a_wrong_reply_differs_in_one_respect(twist: str) -> None:
-    """Beside a wrong reply stands a right one of the same scene: same call or same conversation."""
+    """A wrong reply differs from a right one either in the call or in the conversation."""
     by_group: dict[str, list[Scene]] = defaultdict(list)
     for scene in played():
         if scene.twist == twist:
@@ -139,7 +139,7 @@ def values(messages: list[Any]) -> Iterator[str]:
 
 
 def test_nothing_that_is_trained_on_is_in_the_labelled_calls() -> None:
-    """No tool, no value, no name and no run of five words is in scenes and labelled calls."""
+    """No tool, value, name and run of five words is in both scenes and labelled calls."""
     own = labelled_calls()
     theirs = [[*row["messages"], row["response"]] for row in own]
     made_up = [*played(), *commands(200, 11)]
@@ -153,8 +153,10 @@ def test_nothing_that_is_trained_on_is_in_the_labelled_calls() -> None:
     ]
     assert not tools[0] & tools[1]
     assert not {v for m in theirs for v in values(m)} & {v for m in ours for v in values(m)}
-    said, made = (" \n ".join(t for m in both for t in texts(m)) for both in (theirs, ours))
-    named = set(NAMES.findall(said)) & set(NAMES.findall(made))
+    labelled_text, made = (
+        " \n ".join(t for m in both for t in texts(m)) for both in (theirs, ours)
+    )
+    named = set(NAMES.findall(labelled_text)) & set(NAMES.findall(made))
     assert {name for name in named if not CALENDAR.fullmatch(name)} == set()
     sources = [
         Path(str(m.__file__)) for m in (changes, contraries, disguises, plots, stages, worlds)
@@ -163,12 +165,12 @@ def test_nothing_that_is_trained_on_is_in_the_labelled_calls() -> None:
         path.read_text() for path in (*sources, ROOT / "calibrator/lab/data/calls/domains.yaml")
     ]
     described = [t["function"]["description"] for row in own for t in row["tools"]]
-    common = shingles(f"{said} {' '.join(described)}")
+    common = shingles(f"{labelled_text} {' '.join(described)}")
     assert common & shingles(f"{made} {' '.join(written)}") == set()
 
 
 def test_no_domain_of_ours_is_one_of_theirs() -> None:
-    """No kind of record of ours is what a labelled tool is about."""
+    """No domain or record of ours is in the name of a labelled tool."""
     about = {word for row in labelled_calls() for t in row["tools"]
              for word in t["function"]["name"].split("_")}  # fmt: skip
     records = {domain.record for domain in DOMAINS} | {domain.name for domain in DOMAINS}

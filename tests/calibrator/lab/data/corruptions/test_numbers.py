@@ -1,4 +1,4 @@
-"""A changed number stays a number of the same form, and nothing else changes."""
+"""Changed numbers keep their form, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def rngs(count: int = 30) -> list[random.Random]:
     "number", ["7", "0", "-3", "1,200", "3.50", "0.125", "1984", "05", "007", "1,000,000.5", "-0.5"]
 )
 def test_another_number_has_the_same_form(number: str) -> None:
-    """Separators, decimals, leading zeros and the missing sign are kept; the value is not."""
+    """Another number keeps separators, decimals and leading zeros, and has no new sign."""
     for rng in rngs():
         new = move_number(number, rng)
         assert float(new.replace(",", "")) != float(number.replace(",", ""))
@@ -36,12 +36,12 @@ def test_another_number_has_the_same_form(number: str) -> None:
 
 
 def test_a_year_becomes_another_year() -> None:
-    """A year ten times as large would be seen without knowing anything."""
+    """A year becomes another year near it."""
     assert all(1900 < int(move_number("1984", rng)) < 2100 for rng in rngs(100))
 
 
 def test_only_the_last_number_is_changed() -> None:
-    """What stands before and after it is the same to the letter."""
+    """Only the last number changes."""
     for rng in rngs():
         changed = last_number_changed(WORKING, rng)
         assert changed is not None
@@ -52,12 +52,12 @@ def test_only_the_last_number_is_changed() -> None:
 
 @pytest.mark.parametrize("answer", ["", "Canberra.", "v1.25b", "x2", "9" * 40, "the 3rd", "\u0663"])
 def test_no_number_no_change(answer: str) -> None:
-    """Names with digits, identifiers and versions are not taken for numbers."""
+    """Names with digits, identifiers and versions are no numbers."""
     assert last_number_changed(answer, random.Random(1)) is None
 
 
 def test_a_result_is_changed_and_the_end_kept() -> None:
-    """One of the two results inside; the numbers before them and the answer stay."""
+    """One of the results inside the working changes; its operands and the answer stay."""
     expected = re.compile(
         r"He has 3 bags\. 3 \* 4 = (\d+) marbles, and 12 \+ 5 = (\d+)\.\n"
         r"Therefore the answer is 17\."
@@ -73,7 +73,7 @@ def test_a_result_is_changed_and_the_end_kept() -> None:
 @pytest.mark.parametrize(
     "answer",
     [
-        "6 * 7 = 42",  # the end, which another kind changes
+        "6 * 7 = 42",  # the last number, which another kind changes
         "[find_flights(day=5, month=6, limit=10)]",
         "https://x.org/a?db=1&retmax=5 gives 7",
         "if n % 2 != 0: return 1",
@@ -83,12 +83,12 @@ def test_a_result_is_changed_and_the_end_kept() -> None:
     ],
 )
 def test_what_is_no_result_inside_a_working_is_left_alone(answer: str) -> None:
-    """Arguments of calls, addresses, comparisons, assignments and the last number of all."""
+    """Arguments of calls, addresses, comparisons, assignments and the last number stay."""
     assert result_changed(answer, random.Random(1)) is None
 
 
 def test_a_comma_after_a_result_stays() -> None:
-    """Only the digits are exchanged."""
+    """Only the digits of a result change."""
     changed = result_changed("2 + 3 = 5, and then 6", random.Random(2))
     assert re.fullmatch(r"2 \+ 3 = \d+, and then 6", changed or "")
 
@@ -98,7 +98,7 @@ def test_a_comma_after_a_result_stays() -> None:
     ["1" * 100_000 + "." * 100_000 + "x", "= " * 60_000, "=" + " " * 100_000, "1,111" * 30_000],
 )
 def test_hostile_text_takes_no_time(text: str) -> None:
-    """100 kB of anything is read in a fraction of a second."""
+    """Hostile text of 100 kB is read within a second."""
     start = time.perf_counter()
     last_number_changed(text, random.Random(1))
     result_changed(text, random.Random(1))
@@ -106,7 +106,7 @@ def test_hostile_text_takes_no_time(text: str) -> None:
 
 
 def test_a_changed_arrival_keeps_the_end() -> None:
-    """What the working arrives at is another number throughout, and the last number the same."""
+    """The result of the working changes throughout, and the last number stays."""
     for rng in rngs():
         made = arrival_changed(WORKING, rng)
         assert made is not None

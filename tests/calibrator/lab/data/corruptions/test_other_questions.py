@@ -1,4 +1,4 @@
-"""The nearest question is what a plain TF-IDF cosine says it is, copies apart."""
+"""The nearest question is that of a plain TF-IDF cosine, except copies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WORDS = [f"w{n}" for n in range(60)]
 
 
 def made_up(count: int, seed: int) -> list[str]:
-    """Questions of rare and common words; each shares some with others."""
+    """Return questions of rare and common words; each shares some with others."""
     rng = random.Random(seed)
     return [
         " ".join(WORDS[min(int(rng.expovariate(0.08)), 59)] for _ in range(rng.randint(6, 14)))
@@ -23,11 +23,11 @@ def made_up(count: int, seed: int) -> list[str]:
 
 
 def test_it_is_the_cosine_of_tf_idf() -> None:
-    """scikit-learn's figures, with its logarithms, on words and pairs of words."""
+    """The cosine is scikit-learn's of TF-IDF, on words and pairs of words."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     questions = made_up(40, seed=1)
-    # half of the questions having a word is the most that counts here
+    # A word in more than half of the questions does not count
     fitted = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, smooth_idf=False)
     fitted.fit(questions)
     fitted.idf_ = fitted.idf_ - 1  # ln(n / df) alone
@@ -41,7 +41,7 @@ def test_it_is_the_cosine_of_tf_idf() -> None:
 
 
 def test_a_question_on_the_same_matter_is_nearer() -> None:
-    """Rare words tell; words that most questions have do not."""
+    """Rare words count more than those of most questions."""
     questions = [
         "What is the capital of France?",
         "What is the boiling point of water?",
@@ -52,7 +52,7 @@ def test_a_question_on_the_same_matter_is_nearer() -> None:
 
 
 def test_a_copy_is_the_same_question() -> None:
-    """Another spelling is passed over; where all are copies there is no other question."""
+    """Another spelling of the same question is skipped."""
     questions = ["How old is Rome?", "how old is  ROME", "How old is the Nile?", "Name a colour."]
     assert nearest_questions(questions)[:2].tolist() == [2, 2]
     assert nearest_questions(questions[:2]).tolist() == [0, 1]
@@ -60,18 +60,18 @@ def test_a_copy_is_the_same_question() -> None:
 
 
 def test_punctuation_alone_tells_questions_apart() -> None:
-    """Questions without a word are not all copies of each other."""
+    """Questions without a word are not copies of each other."""
     assert question_key("???") != question_key("!!!")
 
 
 def test_one_question_has_no_nearest() -> None:
-    """It is said, not invented."""
+    """A single question has no nearest one, which is an error."""
     with pytest.raises(ValueError, match="no nearest"):
         nearest_questions(["alone"])
 
 
 def test_long_questions_take_bounded_time() -> None:
-    """100 kB each, all of the same words: their beginnings are compared."""
+    """Questions of 100 kB are compared by their beginnings within three seconds."""
     text = " ".join(f"word{n}" for n in range(12_000))
     start = time.perf_counter()
     nearest_questions([f"{n} {text}" for n in range(40)])

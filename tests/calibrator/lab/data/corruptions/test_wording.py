@@ -1,4 +1,4 @@
-"""Names, negations and ends of replies are changed in one place each."""
+"""Names, negations and ends of replies, each changed in one place."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ POOL = ["Paris", "Rome", "Bank of England", "Marie Curie"]
 
 
 def test_names_are_capitalised_words_that_do_not_just_begin_a_sentence() -> None:
-    """The first word of a sentence, a line or a quotation may be any word."""
+    """Names are capitalised words that do not begin a sentence, a line or a quotation."""
     text = "Today we met Ada Lovelace in Oslo. Then the Bank of Norway called.\nNumbers followed."
     assert names_in(text) == ["Ada Lovelace", "Oslo", "Bank of Norway"]
 
 
 def test_one_name_is_swapped_wherever_it_stands() -> None:
-    """By the same other name each time; the rest of the reply stays."""
+    """A name is swapped everywhere by the same other one."""
     answer = "The capital is Vienna, and Vienna lies on a river."
     for seed in range(10):
         new = entity_swapped("Which capital?", answer, POOL, random.Random(seed))
@@ -37,19 +37,19 @@ def test_one_name_is_swapped_wherever_it_stands() -> None:
     [
         ("Is Vienna the capital?", "Yes, it is Vienna.", POOL),  # the question has the name
         ("Which capital?", "it is vienna", POOL),  # no name
-        ("Which capital?", "It is Vienna.", []),  # nothing to take instead
-        ("Which capital?", "It is Paris, not Rome.", ["Paris", "Rome"]),  # all stand there already
+        ("Which capital?", "It is Vienna.", []),  # no other name
+        ("Which capital?", "It is Paris, not Rome.", ["Paris", "Rome"]),  # both are in the reply
     ],
 )
 def test_without_a_name_to_swap_nothing_changes(
     question: str, answer: str, pool: list[str]
 ) -> None:
-    """None says that the kind does not apply."""
+    """Without a name to swap the result is None."""
     assert entity_swapped(question, answer, pool, random.Random(1)) is None
 
 
 def test_words_that_name_nothing_are_left_alone() -> None:
-    """Headings of a benchmark's replies are no entities."""
+    """Words in the list of ordinary ones are not swapped."""
     answer = "We refer to Wikipedia for help."
     assert entity_swapped("q", answer, POOL, random.Random(1), {"Wikipedia"}) is None
 
@@ -70,7 +70,7 @@ def test_words_that_name_nothing_are_left_alone() -> None:
     ],
 )
 def test_a_negation_is_dropped_or_added(answer: str, denied: str) -> None:
-    """Contracted or not, with either apostrophe."""
+    """A negation is dropped or added, contracted or not."""
     assert negation_changed(answer, random.Random(1)) == denied
 
 
@@ -78,7 +78,7 @@ def test_a_negation_is_dropped_or_added(answer: str, denied: str) -> None:
     "answer", ["42", "", "Yes.", "\u7b54\u6848", "od roku 1982 do roku 1993", "They have 3 cats."]
 )
 def test_where_nothing_can_be_denied_nothing_changes(answer: str) -> None:
-    """No verb, another language, or one that `not` cannot follow."""
+    """Without a verb that `not` can follow nothing is denied."""
     assert negation_changed(answer, random.Random(1)) is None
 
 
@@ -93,7 +93,7 @@ def test_a_negation_changes_one_place() -> None:
 
 
 def test_a_cut_reply_is_a_beginning() -> None:
-    """Between a third and four fifths of it; a short one has no working to be cut."""
+    """A cut reply is its beginning, between a third and four fifths; a short one is not cut."""
     answer = "word " * 100
     for seed in range(20):
         kept = cut_off(answer, random.Random(seed))
@@ -105,7 +105,7 @@ def test_a_cut_reply_is_a_beginning() -> None:
 
 @pytest.mark.parametrize("text", ["Aa Bb " * 20_000, "Abc " * 30_000, "is " * 40_000, "\ud83d" * 9])
 def test_hostile_text_takes_no_time(text: str) -> None:
-    """100 kB of names, or of verbs, is read in a fraction of a second."""
+    """Hostile text of 100 kB is read within a second."""
     start = time.perf_counter()
     entity_swapped(text, text + " Unheard Of", POOL * 500, random.Random(1))
     negation_changed(text, random.Random(1))

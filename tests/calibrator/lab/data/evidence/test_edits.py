@@ -1,4 +1,4 @@
-"""Edits of sentences: each changes the sentence, and says otherwise or the same as it promises."""
+"""Edits of sentences: each changes the sentence and keeps or changes its meaning as promised."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def test_acts_have_an_ing_form(act: str, doing: str) -> None:
 
 
 def test_templates_only_use_slots_that_they_have() -> None:
-    """Every template of a kind must be filled by the kind's own slots."""
+    """Every template of a kind has only the kind's own slots."""
     known = {"user", "users", "acting", "m"}
     for name, kind in kinds().items():
         texts = [each for key in kind if isinstance(kind[key], list) for each in kind[key]]
@@ -54,7 +54,7 @@ def test_templates_only_use_slots_that_they_have() -> None:
 
 
 def test_every_kind_can_be_said_rightly_and_wrongly() -> None:
-    """Each kind must give right and wrong replies that differ from each other."""
+    """Each kind gives right and wrong replies that differ."""
     rng = random.Random(2)
     for kind in kinds():
         house = any_house(rng)

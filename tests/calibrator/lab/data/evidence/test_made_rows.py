@@ -1,4 +1,4 @@
-"""The made pairs: the same for a seed, balanced, and without wording that gives labels away."""
+"""The made pairs: the same for a seed, balanced, without wording that reveals the label."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KINDS = {"policies", "tables", "passages", "dialogues"}
 
 @pytest.fixture(scope="module")
 def rows() -> list[dict[str, str]]:
-    """3,000 made rows."""
+    """Return 3,000 made rows."""
     return list(islice(made_rows(1), 3000))
 
 
@@ -81,8 +81,8 @@ def test_length_does_not_tell_the_label(rows: list[dict[str, str]]) -> None:
 @pytest.mark.parametrize("word", ["sorry", "sure", "unfortunately", "yes", "not", "happy", "n't"])
 def test_tone_does_not_tell_the_label(rows: list[dict[str, str]], word: str) -> None:
     """Apologies, promises and negations must be about as frequent in right as in wrong replies."""
-    said = Counter(row["label"] for row in rows if word in row["hypothesis"].lower())
-    right, wrong = said["entail"], said["contradict"]
+    counts = Counter(row["label"] for row in rows if word in row["hypothesis"].lower())
+    right, wrong = counts["entail"], counts["contradict"]
     assert abs(right - wrong) <= max(12, 0.25 * (right + wrong))
 
 
@@ -98,12 +98,12 @@ def test_the_command_writes_the_rows(tmp_path: Path) -> None:
         "-o",
         str(path),
     ]
-    shown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     with gzip.open(path, "rt", encoding="utf-8") as file:
         written = [json.loads(line) for line in file]
     assert len(written) == 60
     assert set(written[0]) == {"kind", "group", "premise", "question", "hypothesis", "label"}
-    assert "policies" in shown
+    assert "policies" in output
 
 
 def test_rows_of_a_seed_do_not_depend_on_earlier_use() -> None:

@@ -1,4 +1,4 @@
-"""Two formulas are the same if they are the same value, however each is set."""
+"""Two formulas are the same if they have the same value, in any notation."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ OTHER = [
 
 @pytest.mark.parametrize(("one", "other"), SAME)
 def test_the_same_value_in_other_signs(one: str, other: str) -> None:
-    """In either order."""
+    """The same value in another notation is equal, in either order."""
     assert same_formula(one, other)
     assert same_formula(other, one)
 
 
 @pytest.mark.parametrize(("one", "other"), OTHER)
 def test_another_value(one: str, other: str) -> None:
-    """And what is empty, undefined or unreadable is nobody's equal."""
+    """Another value is different, and empty, undefined or unreadable text equals nothing."""
     assert not same_formula(one, other)
     assert not same_formula(other, one)
 
@@ -73,7 +73,7 @@ def test_another_value(one: str, other: str) -> None:
     ["9^9^9^9^9", "(" * 10_000, "2^" * 5_000 + "2", "170!!!", "\\frac" * 3_000, "1" * 100_000],
 )
 def test_no_formula_takes_long(text: str) -> None:
-    """A model may write whatever it wants."""
+    """Any formula is compared within 0.2 s."""
     began = time.process_time()
     assert not same_formula(text, "7")
     assert time.process_time() - began < 0.2

@@ -1,4 +1,4 @@
-"""What a calibrator has to beat, against the paper's definitions (paper I01-I05)."""
+"""Baselines of a calibrator, by the paper's definitions (paper I01-I05)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def stated(count: int, seed: int) -> list[Row]:
 
 
 def test_the_length_baseline_is_the_papers() -> None:
-    """I04: logistic regression on log(1 + t), as scikit-learn fits it."""
+    """The length baseline is scikit-learn's logistic regression on log(1 + t) (I04)."""
     train, test = labelled(300, seed=1), labelled(100, seed=2)
     features = [[[math.log1p(len(r.answer.split()))] for r in rows] for rows in (train, test)]
     model = LogisticRegression().fit(features[0], labels(train))
@@ -66,7 +66,7 @@ def test_the_length_baseline_is_the_papers() -> None:
 
 
 def test_stated_confidence_is_the_papers() -> None:
-    """I01, I02, I03, I05: raw, and scikit-learn's fits with the paper's settings."""
+    """Stated confidence is raw, or fitted with scikit-learn and the paper's settings (I01-I05)."""
     train, test = stated(200, seed=1), stated(100, seed=2)
     x, z = ([[r.verbalized_confidence] for r in rows] for rows in (train, test))
     assert STATED["stated confidence, raw"](train, test).tolist() == [one for (one,) in z]
@@ -82,7 +82,7 @@ def test_stated_confidence_is_the_papers() -> None:
 
 
 def test_names_only_tables_are_shares() -> None:
-    """A model has its share of right replies; on a benchmark its share there, leaning on that."""
+    """Tables of names have shares of right replies; on a benchmark they lean on the model's."""
     train = [
         row("", c, model=m, benchmark=b)
         for m, b, c in [("m", "x", 1), ("m", "x", 1), ("m", "x", 1), ("m", "y", 0), ("n", "x", 0)]
@@ -96,7 +96,7 @@ def test_names_only_tables_are_shares() -> None:
 
 
 def test_names_only_never_looks_at_the_reply() -> None:
-    """A leaderboard is not a calibrator: what is said of a row depends on its names alone."""
+    """Baselines of names depend on the names alone."""
     train, test = labelled(200, seed=1), labelled(60, seed=2)
     silent = [row("", model=r.model, benchmark=r.benchmark) for r in test]
     for baseline in NAMES_ONLY.values():
@@ -105,7 +105,7 @@ def test_names_only_never_looks_at_the_reply() -> None:
 
 @pytest.mark.parametrize("name", ["length", "TF-IDF", *STATED])
 def test_baselines_beat_chance_where_there_is_something_to_see(name: str) -> None:
-    """I01-I05: fitted on other rows, they rank replies whose length or words are informative."""
+    """Fitted on other rows, baselines rank informative replies above chance (I01-I05)."""
     train, test = stated(600, seed=1), stated(300, seed=2)
     p = ALL[name](train, test)
     assert ((p >= 0) & (p <= 1)).all()
@@ -114,7 +114,7 @@ def test_baselines_beat_chance_where_there_is_something_to_see(name: str) -> Non
 
 @pytest.mark.parametrize("name", ALL)
 def test_baselines_see_no_test_label(name: str) -> None:
-    """What they say of a row does not depend on whether it was correct."""
+    """A baseline does not depend on the test labels."""
     train, test = stated(200, seed=1), stated(50, seed=2)
     turned = [parse_row({**r.raw, "correct": 1 - (r.correct or 0)}) for r in test]
     assert (ALL[name](train, test) == ALL[name](train, turned)).all()
@@ -125,20 +125,20 @@ def test_baselines_see_no_test_label(name: str) -> None:
     ("label", "sentence"), [(1, "only correct rows"), (0, "only wrong rows"), (None, "no rows")]
 )
 def test_rows_of_one_label_teach_nothing(name: str, label: int | None, sentence: str) -> None:
-    """One-class training rows are a sentence, not a traceback of scikit-learn."""
+    """Training rows of one label are refused in one sentence."""
     train = [r for r in stated(60, seed=1) if r.correct == label]
     with pytest.raises(JudgingError, match=sentence):
         ALL[name](train, stated(10, seed=2))
 
 
 def test_rows_without_a_stated_confidence_are_told() -> None:
-    """I01: a number that was never stated is not made up."""
+    """Rows without a stated confidence are refused (I01)."""
     with pytest.raises(JudgingError, match="states no confidence"):
         STATED["stated confidence, raw"]([], [row("x")])
 
 
 def test_an_empty_answer_has_a_length() -> None:
-    """D03: t = 0 is a length like any other."""
+    """An empty answer has a length of 0 and a score (D03)."""
     (p,) = length_baseline(labelled(100, seed=1), [row("")])
     assert 0 < p < 0.5
 
@@ -147,7 +147,7 @@ def test_an_empty_answer_has_a_length() -> None:
 
 
 def test_tfidf_is_sklearns() -> None:
-    """Counting once and choosing features by fold gives what TfidfVectorizer gives of the fold."""
+    """Counting once and choosing features by fold gives TfidfVectorizer's scores."""
     train, test = labelled(300, seed=1), labelled(80, seed=2)
     vectorizer = TfidfVectorizer(
         ngram_range=(1, 2), token_pattern=TOKEN, min_df=MIN_ROWS, sublinear_tf=True
@@ -160,7 +160,7 @@ def test_tfidf_is_sklearns() -> None:
 
 
 def test_a_fold_knows_nothing_of_other_rows() -> None:
-    """What is counted beside a fold's rows changes neither its features nor its scores."""
+    """Rows outside a fold change neither its features nor its scores."""
     train, test, others = labelled(200, seed=1), labelled(40, seed=2), labelled(300, seed=3)
     alone, among = WordPairCounts([*train, *test]), WordPairCounts([*train, *test, *others])
     at, to = np.arange(200), np.arange(200, 240)
@@ -168,7 +168,7 @@ def test_a_fold_knows_nothing_of_other_rows() -> None:
 
 
 def test_names_help_only_where_they_are_told() -> None:
-    """K10: with names that decide, as served the model's counts, and with none nothing is left."""
+    """Names help only with tags that tell them (K10)."""
     train = [row(f"word {n}", n % 2, model=f"m{n % 2}") for n in range(100)]
     test = [row(f"word {n + 200}", n % 2, model=f"m{n % 2}") for n in range(40)]
     served, hidden = tfidf_baseline(train, test, ["served", "none"])
@@ -177,7 +177,7 @@ def test_names_help_only_where_they_are_told() -> None:
 
 
 def test_long_texts_are_read_at_their_ends() -> None:
-    """The question's first 1,500 characters, the answer's first and last 500; megabytes are cut."""
+    """Long texts are cut to their ends."""
     text = document(row("a" * 500 + "b" * 10**6 + "c" * 500))
     assert text == "q\n" + "a" * 500 + "\n" + "c" * 500
     long_question = parse_row({"question": "q" * 2_000, "response": "short"})
@@ -186,13 +186,13 @@ def test_long_texts_are_read_at_their_ends() -> None:
 
 @pytest.mark.parametrize("text", ["", "\x00\x01\u202e", "é" * 1_000_000, "\ud83d", "数学の答え"])
 def test_any_text_has_a_score(text: str) -> None:
-    """Empty, long, foreign and control characters give a probability."""
+    """Any text has a score."""
     for baseline in (length_baseline, words_baseline):
         (p,) = baseline(labelled(100, seed=1), [row(text)])
         assert 0 < p < 1
 
 
 def test_rows_without_a_word_are_told() -> None:
-    """Where there is nothing to count the sentence says so."""
+    """Rows without a word are refused."""
     with pytest.raises(JudgingError, match="cannot be counted"):
         WordPairCounts([parse_row({"question": " ", "response": ""})])

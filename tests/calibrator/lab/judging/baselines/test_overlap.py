@@ -23,7 +23,7 @@ def reply(text: str) -> Item:
 
 
 def test_all_messages_are_the_text_before_a_reply() -> None:
-    """Also instructions, which the question leaves out; without messages the question."""
+    """The text before a reply is all messages, or the question without messages."""
     assert text_before(reply("Yes")) == "Refunds within 30 days.\nCan I have my money back?"
     assert text_before(Item("Why?", "So")) == "Why?"
     odd = [{"role": "user", "content": 7}, "text", {"role": "user", "content": "Why?"}]
@@ -31,19 +31,19 @@ def test_all_messages_are_the_text_before_a_reply() -> None:
 
 
 def test_the_share_of_words_that_occur_before() -> None:
-    """Repeated words count each time, case does not matter, a reply without words has 0."""
+    """The share of words that occur before counts repeated words and ignores case."""
     texts = ("Within 30 days.", "Within 60 days!", "60 60 days days", "?")
     shares = word_shares([reply(text) for text in texts])
     assert shares.tolist() == pytest.approx([1, 2 / 3, 1 / 2, 0])
 
 
 def test_scripts_without_spaces_are_read_by_character() -> None:
-    """A Chinese sentence is not one word."""
+    """Scripts without spaces are read by character."""
     assert words_of("退款期 30 天, OK") == ["退", "款", "期", "30", "天", "ok"]
 
 
 def test_the_cosine_goes_from_nothing_to_the_same_text() -> None:
-    """More shared words are closer, and rare ones weigh more than those of every text."""
+    """The cosine grows with shared words, and rare words weigh more."""
     same, near, far = tfidf_cosines(
         [Item("one two three", "three two one"), Item("a b c d", "a b x y"), Item("a b", "p q")]
     )

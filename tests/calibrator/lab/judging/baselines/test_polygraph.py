@@ -1,4 +1,4 @@
-"""What lm-polygraph computes too is the same here, to 1e-6 (`polygraph/make.py` asked it)."""
+"""Figures equal lm-polygraph's to 1e-6 (written by `polygraph/make.py`)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def near(value: float) -> Any:
 
 @pytest.mark.parametrize("drawn", FIGURES["samples"])
 def test_measures_of_several_replies(drawn: dict[str, Any]) -> None:
-    """I08, I10, I12: clusters, entropy, NumSemSets, Deg and EigV; theirs are uncertainties."""
+    """Clusters, entropy, NumSemSets, Deg and EigV equal its uncertainties (I08, I10, I12)."""
     table = np.array(drawn["table"])
     names = [f"t{n}" for n in range(len(table))]
 
@@ -41,7 +41,7 @@ def test_measures_of_several_replies(drawn: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("drawn", FIGURES["tokens"])
 def test_measures_of_tokens(drawn: dict[str, Any]) -> None:
-    """I15: mean and sum of log-probabilities, and the mean entropy where all of them are known."""
+    """Mean and sum of log-probabilities, and mean entropy, are the same (I15)."""
     found, theirs = likelihoods(drawn["taken"]), drawn["measures"]
     assert -found["mean"] == near(theirs["perplexity"])
     assert -found["sum"] == near(theirs["probability"])
@@ -50,7 +50,7 @@ def test_measures_of_tokens(drawn: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("drawn", FIGURES["scores"])
 def test_metrics(drawn: dict[str, Any]) -> None:
-    """H01, H04, H08: AUROC, ECE of ten bins, average precision, area under the risk curve."""
+    """AUROC, ECE of ten bins, average precision and AURC are the same (H01, H04, H08)."""
     correct, confidences, theirs = drawn["correct"], drawn["confidences"], drawn["measures"]
     assert auroc(correct, confidences) == near(theirs["auroc"])
     assert auprc_incorrect(correct, confidences) == near(theirs["auprc_incorrect"])

@@ -1,4 +1,4 @@
-"""Confidences from several replies: entropies, consistencies, graph measures (paper I08 to I15)."""
+"""Confidences from several replies: entropies, consistencies, graph measures (paper I08-I15)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TEXTS = ["Paris", "The answer is Paris.", "paris!", "Lyon", "It is Lyon", "Rome"
 
 
 def drawn(seed: int, count: int = 7) -> ReplySamples:
-    """Return samples whose entailments come from a random table, which is not symmetric."""
+    """Return samples whose entailments come from a random, asymmetric table."""
     rng = np.random.default_rng(seed)
     table = rng.dirichlet((2, 1, 1), size=(count + 1, count + 1))
     for at in range(count + 1):
@@ -39,7 +39,7 @@ def drawn(seed: int, count: int = 7) -> ReplySamples:
 
 
 def matrices(samples: ReplySamples) -> tuple[Floats, Floats]:
-    """P(entailment) and P(contradiction) of all pairs of samples."""
+    """Return P(entailment) and P(contradiction) of all pairs of samples."""
     texts = samples.texts
     found = samples.entailment([(a, b) for a in texts for b in texts])
     found = np.asarray(found).reshape(len(texts), len(texts), 3)
@@ -47,7 +47,7 @@ def matrices(samples: ReplySamples) -> tuple[Floats, Floats]:
 
 
 def test_replies_that_say_the_same_are_one_cluster() -> None:
-    """I08, I10: minus the entropy of the clusters' shares is SciPy's; the reply is not counted."""
+    """Equal replies form a cluster, and the negative entropy of clusters is SciPy's (I08, I10)."""
     samples = ReplySamples("Paris", TEXTS)
     assert samples.clusters.tolist() == [0, 0, 0, 1, 1, 2, 0]
     assert samples.semantic_entropy() == pytest.approx(-entropy([3, 2, 1]), abs=1e-6)
@@ -55,7 +55,7 @@ def test_replies_that_say_the_same_are_one_cluster() -> None:
 
 
 def test_consistency_is_the_share_that_agrees() -> None:
-    """I09 by normalized words, I11 by cluster."""
+    """Consistency is the share that agrees, by words (I09) or by cluster (I11)."""
     samples = ReplySamples("Lyon", TEXTS)
     assert samples.exact_consistency() == pytest.approx(2 / 6)
     assert samples.self_consistency() == pytest.approx(2 / 6)
@@ -65,7 +65,7 @@ def test_consistency_is_the_share_that_agrees() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_graph_measures_are_their_definitions(seed: int) -> None:
-    """I12: Deg and EigV of Lin et al. by another route, NumSemSets by SciPy's components."""
+    """Deg and EigV follow Lin et al.'s definitions, NumSemSets SciPy's components (I12)."""
     samples = drawn(seed)
     entails, contradicts = matrices(samples)
     m = len(entails)
@@ -73,7 +73,7 @@ def test_graph_measures_are_their_definitions(seed: int) -> None:
     degrees = np.diag(affinity.sum(axis=1))
     expected = np.trace(m * np.eye(m) - degrees) / m**2
     assert samples.degree() == pytest.approx(-expected, abs=1e-6)
-    # eigenvalues of I - D^-1/2 W D^-1/2 are those of the pencil (D - W, D)
+    # The eigenvalues of I - D^-1/2 W D^-1/2 are those of the pencil (D - W, D).
     values = eigh(degrees - affinity, degrees, eigvals_only=True)
     assert samples.eigenvalues() == pytest.approx(-np.clip(1 - values, 0, None).sum(), abs=1e-6)
     likely = entails > contradicts
@@ -82,7 +82,7 @@ def test_graph_measures_are_their_definitions(seed: int) -> None:
 
 
 def test_the_same_reply_over_and_over_is_surest() -> None:
-    """Every measure has its highest value where all samples are the reply."""
+    """Every measure is highest if all samples equal the reply."""
     same, mixed = ReplySamples("Paris", ["Paris"] * 6), ReplySamples("Paris", TEXTS)
     for measure in (
         *(
@@ -104,7 +104,9 @@ def test_the_same_reply_over_and_over_is_surest() -> None:
 
 
 def test_frequency_is_lofreecps_score() -> None:
-    """I13: share of the reply, less half of the normalized entropy, plus half of its likeness to
+    """The frequency score is LofreeCP's (I13).
+
+    It is the share of the reply, less half of the normalized entropy, plus half of its likeness to
     the most frequent reply.
     """
     found = ReplySamples("Lyon", TEXTS).frequency()
@@ -113,7 +115,7 @@ def test_frequency_is_lofreecps_score() -> None:
 
 
 def test_agreement_is_the_longest_common_subsequence() -> None:
-    """I13: ROUGE-L's F1 of words."""
+    """Agreement is ROUGE-L's F1 of words (I13)."""
     assert rouge_l("the cat sat on the mat", "cat mat sat") == pytest.approx(2 * 2 / (3 + 3))
     assert rouge_l("", "") == 1.0
     assert rouge_l("", "a word") == 0.0
@@ -132,14 +134,14 @@ def test_agreement_is_the_longest_common_subsequence() -> None:
     ],
 )
 def test_lexical_entailment(premise: str, hypothesis: str, best: int) -> None:
-    """Words, numbers and negations; the three always sum to 1."""
+    """Lexical entailment depends on words, numbers and negations, and its parts sum to 1."""
     [found] = lexical_entailment([(premise, hypothesis)])
     assert found.argmax() == best
     assert found.sum() == pytest.approx(1.0)
 
 
 def test_log_probabilities_of_tokens() -> None:
-    """I15: mean, lowest, sum; the entropy over known tokens and one for the rest."""
+    """Likelihoods are mean, lowest and sum; the entropy adds a token for the rest (I15)."""
     found = likelihoods([-0.1, -2.0, -0.3])
     assert found == pytest.approx({"mean": -0.8, "lowest": -2.0, "sum": -2.4})
     whole = log_softmax(np.array([2.0, 1.0, 0.0]))

@@ -1,4 +1,4 @@
-"""What models say of their own certainty, and judges of replies: asked, read, taken out."""
+"""Confidences stated by models and judges: prompts, parsing, removal from replies."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from calibrator.lab.paper.sections.scored import halves
     ],
 )
 def test_a_stated_confidence_is_read(text: str, stated: float | None) -> None:
-    """I01: a number out of 100; what states none has none, and is never made up."""
+    """A stated confidence is read as a number out of 100, or is None (I01)."""
     assert stated_in(text) == (None if stated is None else pytest.approx(stated))
 
 
 def test_the_prompts_cut_as_the_calibrators_do() -> None:
-    """F10, I01, I06: 1,500 characters of the question and 800 of the reply."""
+    """The prompts have 1,500 characters of the question and 800 of the reply (F10, I01, I06)."""
     for prompt in (stated_prompt, judge_prompt):
         text = prompt("q" * 2_000, "§" * 1_000)
         assert text.count("q" * 1_500) == 1
@@ -61,7 +61,7 @@ def test_the_prompts_cut_as_the_calibrators_do() -> None:
     ],
 )
 def test_a_judges_words_are_read_in_the_papers_order(text: str, judged: float) -> None:
-    """I07, I18: float, decimal, yes or no, else one half."""
+    """A judge's words are read as float, decimal, yes or no, otherwise as one half (I07, I18)."""
     assert judged_in(text) == judged
 
 
@@ -77,7 +77,7 @@ def test_a_judges_words_are_read_in_the_papers_order(text: str, judged: float) -
     ],
 )
 def test_a_reply_is_freed_of_its_own_number(answer: str, freed: str) -> None:
-    """So that a calibrator does not read its rival's confidence."""
+    """A stated confidence is removed from its reply."""
     assert without_stated(answer) == freed
 
 
@@ -91,12 +91,15 @@ def test_a_reply_is_freed_of_its_own_number(answer: str, freed: str) -> None:
     ],
 )
 def test_what_is_no_statement_stays(answer: str) -> None:
-    """Byte for byte."""
+    """Text that states no confidence stays unchanged."""
     assert without_stated(answer) == answer
 
 
 def test_halves_share_no_question_and_have_as_many_right_ones() -> None:
-    """D09, I17: stratified at least as evenly as scikit-learn's, with whole questions."""
+    """Both halves have whole questions and as many right replies (D09, I17).
+
+    They are as even as scikit-learn's stratified ones.
+    """
     rng = np.random.default_rng(1)
     questions = np.repeat(np.arange(300), rng.integers(1, 6, 300))
     correct = (rng.random(len(questions)) < rng.random(300)[questions]).astype(int)
@@ -107,6 +110,6 @@ def test_halves_share_no_question_and_have_as_many_right_ones() -> None:
     assert abs(shares[0] - shares[1]) < 0.02
     assert abs(len(fitted) - len(judged)) < 0.02 * len(questions)
     one, other = train_test_split(correct, test_size=0.5, stratify=correct, random_state=0)
-    assert abs(one.mean() - other.mean()) < 0.01  # what is aimed at
+    assert abs(one.mean() - other.mean()) < 0.01  # even by construction
     again = halves(correct, questions)
     assert (again[0] == fitted).all()

@@ -1,4 +1,4 @@
-"""How methods are judged: figures for groups, differences, what JSON keeps (paper H01-H16, J12)."""
+"""The judgement of methods: figures of groups, differences, JSON (paper H01-H16, J12)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def evaluation(rows: list[Row]) -> Evaluation:
 
 
 def test_baselines_are_permuted_less(rows: list[Row], monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are many, and no claim is made of them."""
+    """Baselines get at most 1,000 permutations."""
     counts: dict[str, int] = {}
     real = evaluate.draw
 
@@ -73,7 +73,7 @@ def test_baselines_are_permuted_less(rows: list[Row], monkeypatch: pytest.Monkey
 
 
 def test_figures_are_those_of_the_groups_rows(rows: list[Row], evaluation: Evaluation) -> None:
-    """J12: a benchmark's figures are computed on its rows alone, the pooled ones on all."""
+    """A group's figures are computed on its rows alone (J12)."""
     p, y, q = noisy(rows, 1, 0.4), labels(rows), question_numbers(rows)
     for group, at in {
         "history": [i for i, r in enumerate(rows) if r.benchmark == "history"],
@@ -94,7 +94,7 @@ def test_figures_are_those_of_the_groups_rows(rows: list[Row], evaluation: Evalu
 
 
 def test_the_mean_is_unweighted(evaluation: Evaluation) -> None:
-    """H16: each benchmark counts once, whatever its size; pooled counts every row once."""
+    """The mean counts each benchmark once, the pooled figure each row (H16)."""
     mean = evaluation.find(MEAN)
     assert mean is not None
     for name in ("accuracy", "auroc", "brier", "ece", "coverage_95", "within"):
@@ -104,7 +104,7 @@ def test_the_mean_is_unweighted(evaluation: Evaluation) -> None:
 
 
 def test_every_group_of_the_judged_method_has_intervals(evaluation: Evaluation) -> None:
-    """H02: over replies and over questions, around the figure; baselines have the pooled ones."""
+    """Groups have intervals over replies and over questions; baselines only pooled ones (H02)."""
     for one in evaluation.of_kind("benchmark"):
         assert one.low < one.auroc < one.high
         assert one.question_low < one.auroc < one.question_high
@@ -117,7 +117,7 @@ def test_every_group_of_the_judged_method_has_intervals(evaluation: Evaluation) 
 def test_the_difference_is_delongs_and_the_bootstraps(
     rows: list[Row], evaluation: Evaluation
 ) -> None:
-    """H05, H06: on the same rows, all three differences with their intervals."""
+    """Differences are DeLong's and the bootstrap's, with their intervals (H05, H06)."""
     (found,) = evaluation.comparisons
     assert (found.method, found.baseline, found.rows) == ("mine", "base", "pooled")
     assert found.pooled == delong(labels(rows), noisy(rows, 1, 0.4), noisy(rows, 2, 0.1))
@@ -136,7 +136,7 @@ def test_the_difference_is_delongs_and_the_bootstraps(
 
 
 def test_methods_meet_baselines_that_know_the_same_names(rows: list[Row]) -> None:
-    """K10: a calibrator that is told names stands against TF-IDF that is told them, not without."""
+    """A method is compared with baselines that know the same names (K10)."""
     p = noisy(rows, 1)
     methods = [
         mine(p),
@@ -155,7 +155,7 @@ def test_methods_meet_baselines_that_know_the_same_names(rows: list[Row]) -> Non
 
 
 def test_a_benchmark_of_one_label_has_no_auroc_and_is_left_out_of_the_mean() -> None:
-    """Nothing can be ranked there; its Brier score and ECE still count."""
+    """A benchmark of one label has no AUROC and is left out of its mean."""
     rows = [row(1, "easy"), row(1, "easy"), row(0, "b"), row(1, "b"), row(0, "b")]
     found = quick(rows, mine([0.9, 0.8, 0.1, 0.7, 0.2]))
     easy, mean = found.find("easy"), found.find(MEAN)
@@ -169,7 +169,7 @@ def test_a_benchmark_of_one_label_has_no_auroc_and_is_left_out_of_the_mean() -> 
 
 @pytest.mark.parametrize("label", [0, 1])
 def test_rows_of_one_label_are_judged_as_far_as_they_go(label: int, tmp_path: Path) -> None:
-    """One-class sets: Brier and ECE, no ranking, no comparison, no nan in the JSON, no warning."""
+    """Rows of one label have Brier and ECE, but no ranking and no comparison."""
     rows = [row(label, "ab"[n % 2], str(n)) for n in range(40)]
     found = quick(rows, mine(np.linspace(0, 1, 40)), base(np.full(40, 0.5)))
     pooled = found.find("pooled")
@@ -190,7 +190,7 @@ def test_few_rows_are_judged(count: int) -> None:
 
 
 def test_a_constant_confidence_is_chance(rows: list[Row]) -> None:
-    """H01, H04: a method that always says the base rate ranks nothing and is calibrated."""
+    """A constant base rate has an AUROC of 0.5 and an ECE of 0 (H01, H04)."""
     share = labels(rows).mean()
     found = quick(rows, mine(np.full(400, share))).find("pooled")
     assert found is not None
@@ -200,7 +200,7 @@ def test_a_constant_confidence_is_chance(rows: list[Row]) -> None:
 
 
 def test_nothing_is_nothing_to_judge(rows: list[Row]) -> None:
-    """Without rows, or without a method, the error says so."""
+    """Without rows or methods there is an error."""
     with pytest.raises(JudgingError, match="nothing to judge"):
         judge([], [mine([])])
     with pytest.raises(JudgingError, match="nothing to judge"):
@@ -208,7 +208,7 @@ def test_nothing_is_nothing_to_judge(rows: list[Row]) -> None:
 
 
 def test_an_evaluation_survives_its_file(evaluation: Evaluation, tmp_path: Path) -> None:
-    """What -o writes is read back whole, so reports and cards need no second run."""
+    """An evaluation is read from its file as it was written."""
     path = tmp_path / "evaluation.json"
     path.write_text(to_json(evaluation))
     again = read_evaluation(path)
@@ -219,7 +219,7 @@ def test_an_evaluation_survives_its_file(evaluation: Evaluation, tmp_path: Path)
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "5", "{}", '{"format": 9}', '{"format": 1}'])
 def test_another_file_is_refused(text: str, tmp_path: Path) -> None:
-    """What is no evaluation is told with the file's name."""
+    """A file that is no evaluation is refused with its name."""
     path = tmp_path / "other.json"
     path.write_text(text)
     with pytest.raises(JudgingError, match=r"other\.json is no evaluation"):

@@ -1,4 +1,4 @@
-"""What second opinions are worth on labelled replies, where to ask, and what a cascade delivers."""
+"""Second opinions on labelled replies: their gain, where to ask, and a cascade's accuracy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ABLE = {"ann": 0.5, "bob": 0.6, "cleo": 0.9}
 
 
 class Comparing:
-    """Moves a number up where another reply says the same, down where it does not."""
+    """A scorer that raises a number for equal other replies and lowers it for different ones."""
 
     name, opinion = "comparing@1", "comparing@1+opinion@1"
 
@@ -49,7 +49,7 @@ def rows(count: int = 400) -> list[Row]:
 
 
 def alone(found: Sequence[Row]) -> list[Score]:
-    """Numbers that know a little of the label: three steps from 0.4 to 0.8."""
+    """Return numbers that know a little of the label: three steps from 0.4 to 0.8."""
     return [
         Score(value, value)
         for at, row in enumerate(found)
@@ -58,7 +58,7 @@ def alone(found: Sequence[Row]) -> list[Score]:
 
 
 def test_the_band_gives_most_of_the_gain_for_fewer_calls() -> None:
-    """The advice is the cheapest band with most of the gain; all is judged elsewhere."""
+    """The advice is the cheapest band with most of the gain, judged on other rows."""
     found = rows(2_000)
     advice = advise_opinion(Comparing(), found, alone(found), max_error=0.1)
     assert advice.band is not None
@@ -71,7 +71,7 @@ def test_the_band_gives_most_of_the_gain_for_fewer_calls() -> None:
 
 
 def test_opinions_that_say_nothing_are_not_advised() -> None:
-    """Where numbers do not move, nobody is to be asked."""
+    """If opinions move no number, no band is advised."""
 
     class Silent(Comparing):
         def with_others(self, items: Sequence[Item], scores: Sequence[Score]) -> list[Score]:
@@ -82,7 +82,7 @@ def test_opinions_that_say_nothing_are_not_advised() -> None:
 
 
 def test_too_few_others_are_refused() -> None:
-    """Neither a calibrator that reads none nor a model that hardly answered is judged."""
+    """Too few other replies, or a calibrator that reads none, are refused."""
     found = rows(20)
     with pytest.raises(JudgingError, match="60 labelled replies have another reply"):
         advise_opinion(Comparing(), found, alone(found))
@@ -93,7 +93,7 @@ def test_too_few_others_are_refused() -> None:
 
 
 def test_others_are_those_asked_for() -> None:
-    """Of one model, of stronger ones, or those that a row brings itself."""
+    """Others are of one model, of stronger ones, or the row's own."""
     found = rows(30)
     of_bob = draw_others(Comparing(), found, model="bob")
     assert {other.source_model for each in of_bob for other in each.item.others} == {"bob"}
@@ -108,7 +108,7 @@ def test_others_are_those_asked_for() -> None:
 
 
 def test_a_cascade_stands_beside_the_strong_model_alone() -> None:
-    """Accuracy and calls rise with the threshold; knowing both keeps more at 95 % right."""
+    """A cascade's accuracy and calls rise with the threshold, beside the strong model alone."""
     found = rows()
     cascade = study_cascade(Comparing(), found, alone(found), "ann", "cleo")
     assert cascade.cheap_accuracy < 0.6
@@ -138,7 +138,7 @@ def run(*arguments: str | Path) -> Result:
 
 
 def test_advise_names_a_band_that_a_policy_takes(path: Path) -> None:
-    """The last line is one that a policy can hold; the shipped calibrator reads the others."""
+    """`advise --second-opinion` prints a line that a policy accepts."""
     done = run("advise", path, "--second-opinion", "--opinion-from", "cleo", "--price", "0.002")
     assert done.exit_code == 3, done.output
     line = done.stdout.splitlines()[-1]
@@ -148,9 +148,9 @@ def test_advise_names_a_band_that_a_policy_takes(path: Path) -> None:
     assert "every reply" in done.stdout
     assert "per 1,000" in done.stdout
     assert "2.00" in done.stdout
-    told = json.loads(run("advise", path, "--second-opinion", "--json").stdout)
-    assert told["replies"] == 180
-    assert told["calibrator"].startswith("embedded@")
+    advice = json.loads(run("advise", path, "--second-opinion", "--json").stdout)
+    assert advice["replies"] == 180
+    assert advice["calibrator"].startswith("embedded@")
 
 
 @pytest.mark.parametrize(
@@ -165,14 +165,14 @@ def test_advise_names_a_band_that_a_policy_takes(path: Path) -> None:
 def test_options_that_change_nothing_are_refused(
     path: Path, arguments: list[str], problem: str
 ) -> None:
-    """Exit status 2 and a sentence."""
+    """An option without effect is refused with exit status 2."""
     done = run("advise", path, *arguments)
     assert done.exit_code == 2
     assert problem in " ".join(done.stderr.replace("│", " ").split())
 
 
 def test_study_cascade_prints_both_models(path: Path, tmp_path: Path) -> None:
-    """Never, each threshold, always, and the strong model alone; the file has all figures."""
+    """`study cascade` prints all thresholds and the strong model, and writes all figures."""
     output = tmp_path / "cascade.json"
     done = run("study", "cascade", path, "--cheap", "ann", "--strong", "cleo", "-o", output)
     assert done.exit_code == 0, done.output

@@ -1,4 +1,4 @@
-"""Real traffic: which rows are read, the figures, the edits."""
+"""Figures on real traffic: the rows, the measures, the edits of replies."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ CITIES = ("Arnheim", "Belfort", "Cremona", "Drammen", "Evora", "Falun")
 
 
 def rows(name: str = "cities") -> list[Json]:
-    """Return a right and a wrong reply to each of six questions, each on its own document."""
+    """Return a right and a wrong reply to each of six questions, each with its own document."""
     return [
         {
             "id": f"{name}{at}{label}",
@@ -109,7 +109,7 @@ PAIRS = [
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """Create a folder as `--traffic` expects it: sets in it, handmade pairs beside it."""
+    """Create a folder for `--traffic`: sets in it, handmade pairs beside it."""
     data = tmp_path / "data"
     write(data / "grounding" / "test" / "cities.jsonl.gz", rows())
     write(data / "grounding" / "test" / "rivers__nc.jsonl", rows("rivers"))
@@ -122,7 +122,7 @@ def data(tmp_path: Path) -> Path:
 
 @dataclass(frozen=True)
 class Reading:
-    """A scorer that says what a function says of an item, with the support and the basis given."""
+    """A scorer whose numbers are a function of the item, with the given support and basis."""
 
     confidence: Callable[[Item], float]
     support: Callable[[Item], float | None] = lambda _: None
@@ -138,7 +138,7 @@ class Reading:
 
 
 def last_number_is_given(item: Item) -> float:
-    """Look for the last number of the reply in the first message, as a reader would."""
+    """Look for the last number of the reply in the first message."""
     number = item.answer.split()[-2]
     return 0.9 if number in str(item.messages[0]["content"]).split() else 0.2
 
@@ -148,7 +148,7 @@ def only(name: str = "cities", licence: str = "") -> TrafficSet:
 
 
 def test_a_folder_of_data_has_its_sets_and_the_pairs_beside_it(data: Path) -> None:
-    """Labelled rows of `grounding/test`, and `traffic/handmade.json` in the folder or beside it."""
+    """A folder's sets are those of `grounding/test`, and the pairs are in it or beside it."""
     names = [path.name for path in find_traffic([data])]
     assert names == [
         *("cities.jsonl.gz", "pairs_weather.jsonl.gz", "rivers__nc.jsonl"),
@@ -161,7 +161,7 @@ def test_a_folder_of_data_has_its_sets_and_the_pairs_beside_it(data: Path) -> No
 
 
 def test_files_and_plain_folders_can_be_named(data: Path) -> None:
-    """A file counts itself, another folder for the files in it, each once."""
+    """Files and other folders can be named, and each file counts once."""
     folder = data / "grounding" / "test"
     file = folder / "cities.jsonl.gz"
     assert find_traffic([file, folder]) == [file, *sorted(folder.iterdir())[1:]]
@@ -169,13 +169,13 @@ def test_files_and_plain_folders_can_be_named(data: Path) -> None:
 
 
 def test_a_folder_without_traffic_is_told(tmp_path: Path) -> None:
-    """With what it should have."""
+    """A folder without traffic is refused with what it needs."""
     with pytest.raises(JudgingError, match=r"has no traffic: it needs grounding/test/\*\.jsonl"):
         find_traffic([tmp_path])
 
 
 def test_sets_are_read_with_why_training_may_not_see_them(data: Path) -> None:
-    """Our own replies come first; entailment pairs hold no replies and are passed over."""
+    """Sets are read with the reason why training may not see them; entailment pairs are skipped."""
     sets, errors = read_traffic(find_traffic([data]))
     assert errors == []
     assert [(one.group, one.name, len(one.rows), one.licence) for one in sets] == [
@@ -187,7 +187,7 @@ def test_sets_are_read_with_why_training_may_not_see_them(data: Path) -> None:
 
 
 def test_large_sets_are_thinned_by_whole_questions(data: Path) -> None:
-    """The same ones every time, a right and a wrong reply to each."""
+    """Large sets are thinned by whole questions, always the same ones."""
     paths = find_traffic([data])[:1]
     [_, some], _ = read_traffic(paths, most=5)
     [_, again], _ = read_traffic(paths, most=5)
@@ -198,7 +198,7 @@ def test_large_sets_are_thinned_by_whole_questions(data: Path) -> None:
 
 
 def test_bad_rows_are_told_and_the_others_are_read(tmp_path: Path) -> None:
-    """A row without a reply has its line number; one without a label is no traffic."""
+    """A bad row is reported with its line, and a row without a label is skipped."""
     broken: list[Json] = [
         {"question": "Q", "correct": 1},
         {"question": "Q", "response": "A"},
@@ -219,7 +219,7 @@ def test_bad_rows_are_told_and_the_others_are_read(tmp_path: Path) -> None:
     ],
 )
 def test_other_files_of_pairs_are_refused(tmp_path: Path, text: str, message: str) -> None:
-    """With the place of the mistake."""
+    """Another file of pairs is refused with the place of the mistake."""
     path = tmp_path / "pairs.json"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(JudgingError, match=message):
@@ -227,7 +227,7 @@ def test_other_files_of_pairs_are_refused(tmp_path: Path, text: str, message: st
 
 
 def test_hand_made_replies_that_call_tools_are_read(data: Path) -> None:
-    """Each pair is one question of its kind; tools and calls reach the scorer."""
+    """Handmade pairs are read with their tools and calls."""
     found = read_pairs(data.parent / "traffic" / "handmade.json")
     assert [(row.benchmark, row.question_id, row.correct) for row in found] == [
         *[("facts", "handmade-0", label) for label in (1, 0, 0)],
@@ -238,7 +238,7 @@ def test_hand_made_replies_that_call_tools_are_read(data: Path) -> None:
 
 
 def test_a_scorer_that_reads_the_context_is_told_from_one_that_does_not() -> None:
-    """Its figures are perfect where the answer is in the system message; else it is at chance."""
+    """A scorer that reads the context has perfect figures, a blind one is at chance."""
     reader = Reading(last_number_is_given, lambda item: last_number_is_given(item), ("context",))
     figures = measure_traffic(reader, [only()], []).figures[0]
     assert (figures.rows, figures.questions, figures.accuracy) == (12, 6, 0.5)
@@ -254,7 +254,7 @@ def test_a_scorer_that_reads_the_context_is_told_from_one_that_does_not() -> Non
 
 
 def test_tiny_sets_have_no_part_in_the_means() -> None:
-    """A set of fewer than ten rows has its line, and says too little to count as much as others."""
+    """A set of fewer than ten rows has its line, but does not count in the means."""
     tiny = replace(only("tiny"), rows=only("tiny").rows[:9])
     traffic = measure_traffic(Reading(lambda _: 0.5), [only(), tiny], [])
     assert [(one.kind, one.sets) for one in traffic.of_group(MEANS)] == [
@@ -265,7 +265,7 @@ def test_tiny_sets_have_no_part_in_the_means() -> None:
 
 
 def test_unseen_sets_have_a_mean_of_their_own() -> None:
-    """By their licence, and by what the checkpoint says that training left out."""
+    """Unseen sets, by licence or by the checkpoint, have their own mean."""
     sets = [only(), only("rivers", "nc"), only("lakes")]
     traffic = measure_traffic(Reading(lambda _: 0.5), sets, [], left_out=["lakes"])
     means = {one.kind: (one.sets, one.rows) for one in traffic.of_group(MEANS)}
@@ -275,7 +275,7 @@ def test_unseen_sets_have_a_mean_of_their_own() -> None:
 
 
 def test_pairs_have_a_line_for_each_kind_and_one_for_all(data: Path) -> None:
-    """Of our own replies for each app; of hand-made pairs for each of their kinds."""
+    """Pairs have a line for each app or kind, and one for all."""
     sets, _ = read_traffic([data.parent / "traffic" / "handmade.json"])
     traffic = measure_traffic(Reading(lambda _: 0.5), sets, [])
     assert [(one.kind, one.rows) for one in traffic.of_group(APPS)] == [
@@ -293,7 +293,7 @@ def test_pairs_have_a_line_for_each_kind_and_one_for_all(data: Path) -> None:
 
 
 def test_another_context_changes_what_a_reader_says() -> None:
-    """Each reply gets the system message of another question, and a blind scorer does not move."""
+    """Another question's system message changes what a reader says, not a blind scorer."""
     sets = [only()]
     probes = [probe for probe in probes_of(sets) if probe.edit == OTHER_CONTEXT]
     assert len(probes) == 12
@@ -310,7 +310,7 @@ def test_another_context_changes_what_a_reader_says() -> None:
 
 
 def test_right_replies_get_openings_and_wrong_ones_are_attacked() -> None:
-    """An edit adds to the reply or to the turns before it, and takes nothing away."""
+    """Right replies get openings and wrong ones attacks, without losing a word."""
     probes = [probe for probe in probes_of([only()]) if probe.edit != OTHER_CONTEXT]
     wrong = {row["response"] for row in rows() if not row["correct"]}
     assert {probe.edit for probe in probes} == {OPENING, APOLOGY, *ATTACKS}
@@ -326,7 +326,7 @@ def test_right_replies_get_openings_and_wrong_ones_are_attacked() -> None:
 
 
 def test_data_and_code_are_not_edited() -> None:
-    """A sentence before JSON, code or another language would make it another reply."""
+    """JSON, code and other languages are not edited."""
     replies = ('{"length": "twenty metres of bridge"}', "```sh\nls -l /the/bridge/of/arnheim\n```")
     texts = (*replies, "Die Brücke von Arnheim hat eine Länge von zwanzig Metern.", "Yes.")
     for text in texts:
@@ -336,7 +336,7 @@ def test_data_and_code_are_not_edited() -> None:
 
 
 def test_our_own_replies_get_every_wording() -> None:
-    """Ten openings and ten apologies for each right reply in English prose."""
+    """Each of our own right replies in prose gets all openings and apologies."""
     sets, _ = read_traffic([])
     probes = probes_of(sets)
     counts = {edit: sum(probe.edit == edit for probe in probes) for edit in (OPENING, APOLOGY)}
@@ -346,7 +346,7 @@ def test_our_own_replies_get_every_wording() -> None:
 
 
 def test_changes_have_their_sign_size_and_tail() -> None:
-    """A scorer that falls for claims rises by as much, and by nothing else."""
+    """A change has its mean, absolute size and tail."""
     sets = [only()]
     easily = Reading(lambda item: 0.5 + 0.25 * ("according" in item.answer.lower()))
     changes = measure_traffic(easily, sets, probes_of(sets)).changes
@@ -362,7 +362,7 @@ def measured(data: Path) -> Traffic:
 
 
 def test_what_is_written_is_read_again(data: Path) -> None:
-    """Every figure survives JSON, those that do not exist too."""
+    """All figures survive JSON, also missing ones."""
     traffic = measured(data)
     again = read_traffic_figures(asdict(traffic))
     assert repr(again) == repr(traffic)
@@ -373,7 +373,7 @@ def test_what_is_written_is_read_again(data: Path) -> None:
 
 
 def test_tables_have_a_cell_for_every_column(data: Path) -> None:
-    """Also where a kind is missing, and a figure that does not exist is a dash."""
+    """Each table has a cell for every column, and a dash for a missing figure."""
     traffic = measured(data)
     for table in TABLES:
         head, lines = table(traffic)
@@ -392,10 +392,10 @@ def run(*arguments: object) -> Result:
 
 
 def test_the_command_measures_traffic_alone(data: Path, tmp_path: Path) -> None:
-    """It prints kinds of apps first, writes the figures, and the page shows them as first table."""
+    """The command measures traffic alone, prints it, writes it and shows it on the page."""
     output, report = tmp_path / "all.json", tmp_path / "page.html"
-    given = ("--traffic", data, "--calibrator", "fake:0.7", "-o", output, "--report", report)
-    result = run("evaluate", *given)
+    options = ("--traffic", data, "--calibrator", "fake:0.7", "-o", output, "--report", report)
+    result = run("evaluate", *options)
     assert result.exit_code == 0, result.stderr
     lines = result.stdout.splitlines()
     assert lines[0] == "fake:0.7, real traffic"
@@ -410,12 +410,12 @@ def test_the_command_measures_traffic_alone(data: Path, tmp_path: Path) -> None:
 
 
 def test_the_command_measures_traffic_beside_labelled_rows(data: Path, tmp_path: Path) -> None:
-    """The figures of traffic are the first table of the output, the page and the card."""
+    """With labelled rows the figures of traffic come first in output, page and card."""
     rows_file = write(tmp_path / "rows.jsonl", rows("lakes"))
     output, card = tmp_path / "all.json", tmp_path / "README.md"
-    given = ("--traffic", data / "grounding", "--calibrator", "fake:0.7", "-o", output)
+    options = ("--traffic", data / "grounding", "--calibrator", "fake:0.7", "-o", output)
     files = data / "grounding" / "test" / "cities.jsonl.gz"
-    result = run("evaluate", rows_file, "--traffic", files, *given[2:])
+    result = run("evaluate", rows_file, "--traffic", files, *options[2:])
     assert result.exit_code == 0, result.stderr
     assert result.stdout.index("real traffic") < result.stdout.index("pooled")
     card.write_text(f"# A card\n{BEGIN}\n{END}\n", encoding="utf-8")
@@ -430,7 +430,7 @@ def test_the_command_measures_traffic_beside_labelled_rows(data: Path, tmp_path:
 
 
 def test_the_command_prints_json_lines(data: Path) -> None:
-    """One object for each kind and each edit."""
+    """--json prints an object for each kind and each edit."""
     result = run("evaluate", "--traffic", data, "--calibrator", "fake:0.7", "--json")
     lines = [json.loads(line, parse_constant=pytest.fail) for line in result.stdout.splitlines()]
     assert {line["kind"] for line in lines} == {"traffic", "traffic change"}
@@ -448,14 +448,14 @@ def test_the_command_prints_json_lines(data: Path) -> None:
     ],
 )
 def test_what_cannot_be_done_is_told(data: Path, given: tuple[str, ...], message: str) -> None:
-    """Before anything is scored, in one sentence."""
+    """An impossible request is refused in one sentence before any scoring."""
     result = run("evaluate", *(str(data) if one == "DATA" else one for one in given))
     assert (result.exit_code, result.stdout) == (2, "")
     assert message in result.stderr
 
 
 def test_scores_of_a_file_cannot_be_asked(data: Path, tmp_path: Path) -> None:
-    """They are of other replies; traffic needs a calibrator."""
+    """Traffic needs a calibrator; scores of a file are refused."""
     rows_file = write(tmp_path / "rows.jsonl", rows("lakes"))
     scores = tmp_path / "scores.jsonl"
     run("score", rows_file, "-o", scores, "--brief", "--calibrator", "fake:0.7")
@@ -465,7 +465,7 @@ def test_scores_of_a_file_cannot_be_asked(data: Path, tmp_path: Path) -> None:
 
 
 def test_sets_that_a_checkpoint_names_are_left_out(data: Path, tmp_path: Path) -> None:
-    """`left_out` of its `calibrator.json` marks them; without it nothing is marked."""
+    """Sets in `left_out` of calibrator.json are marked."""
     folder = save_tiny(tmp_path / "tiny")
     path = folder / "calibrator.json"
     assert read_config(folder).left_out == ()  # type: ignore[union-attr]
@@ -479,12 +479,12 @@ def test_sets_that_a_checkpoint_names_are_left_out(data: Path, tmp_path: Path) -
 
 
 def test_labels_of_a_set_bring_its_level_down() -> None:
-    """Confidences that are too low by the same log-odds are right after a hundred labels."""
+    """A hundred labels of a set correct confidences that are too low by the same log-odds."""
     draw = np.random.default_rng(3)
     chance = draw.uniform(0.2, 0.95, 600)
     labels = (draw.uniform(size=600) < chance).astype(np.int64)
-    said = sigmoid(logit(chance) - 1.5)
+    confidences = sigmoid(logit(chance) - 1.5)
     questions = [f"question {at // 2}" for at in range(600)]
-    assert ece(labels, said) > 0.25
-    assert ece_with_labels(labels, said, questions) < 0.12
-    assert math.isnan(ece_with_labels(labels[:150], said[:150], questions[:150]))
+    assert ece(labels, confidences) > 0.25
+    assert ece_with_labels(labels, confidences, questions) < 0.12
+    assert math.isnan(ece_with_labels(labels[:150], confidences[:150], questions[:150]))

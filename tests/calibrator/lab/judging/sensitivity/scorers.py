@@ -1,4 +1,4 @@
-"""Scorers whose sensitivity is known beforehand."""
+"""Scorers whose sensitivity is known."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from calibrator.scorer import Item, Score
 
 @dataclass(frozen=True)
 class FunctionScorer:
-    """Says of each item what a function says of it."""
+    """A scorer whose numbers are a function of the item."""
 
     confidence: Callable[[Item], float]
     name: str = "made-up@1"
@@ -22,7 +22,7 @@ class FunctionScorer:
 
 
 def all_seeing(rows: Sequence[Row]) -> FunctionScorer:
-    """Knows the right replies by heart: 0.9 for one of these and 0.2 for anything else."""
+    """Return a scorer that knows the right replies: 0.9 for one of them and 0.2 for others."""
     right = {(row.question, row.answer) for row in rows if row.correct}
     for question in everyday_questions():
         for text in (question.right, question.sentence.format(question.right)):

@@ -1,4 +1,4 @@
-"""Paper L04: does the score follow the answer when the model's name stays?"""
+"""Answers under other models' names: the score should follow the answer (paper L04)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MODELS = ("strong", "weak")
 
 
 def rows(questions: int = 20) -> list[Row]:
-    """To each question a right reply by the strong model and a wrong one by the weak model."""
+    """Return a right reply of the strong and a wrong one of the weak model to each question."""
     return [
         parse_row(
             {
@@ -41,19 +41,19 @@ def auroc(scorer: FunctionScorer) -> dict[str, float]:
 
 
 def test_a_scorer_that_reads_the_answer_follows_it() -> None:
-    """Whoever is named, the right answer ranks above the wrong one."""
+    """A scorer that reads the answer ranks right answers first under any name."""
     reading = FunctionScorer(lambda item: 0.9 if item.answer.startswith("right") else 0.1)
     assert auroc(reading) == {OWN: 1, SWAPPED: 1, ALL: 1}
 
 
 def test_a_scorer_that_reads_the_name_is_found_out() -> None:
-    """Perfect on the models' own answers, the reverse on swapped ones, chance over all pairs."""
+    """A scorer that reads the name is perfect on own answers and reversed on swapped ones."""
     naming = FunctionScorer(lambda item: 0.9 if item.source_model == "strong" else 0.1)
     assert auroc(naming) == {OWN: 1, SWAPPED: 0, ALL: 0.5}
 
 
 def test_pairs_are_every_answer_in_every_slot() -> None:
-    """Of mixed questions only, whole questions up to the number asked for, always the same ones."""
+    """Pairs are all answers under all names, of whole mixed questions, always the same."""
     mixed = rows(10)
     unmixed = [parse_row({**row.raw, "question_id": "x", "correct": 1}) for row in mixed[:2]]
     unnamed = [parse_row({**row.raw, "question_id": "y", "model": None}) for row in mixed[:2]]
@@ -66,7 +66,7 @@ def test_pairs_are_every_answer_in_every_slot() -> None:
 
 
 def test_several_answers_of_one_model_share_its_slot() -> None:
-    """A name is one slot, however often the model was asked."""
+    """Several answers of one model share its name."""
     again = [parse_row({**row.raw, "response": row.answer + " again"}) for row in rows()]
     assert len(answer_pairs([*rows(1), *again[:2]])) == 2 * 4
     study = answer_swap(FunctionScorer(lambda item: len(item.answer) / 99), [*rows(), *again])
@@ -74,7 +74,7 @@ def test_several_answers_of_one_model_share_its_slot() -> None:
 
 
 def test_the_scorer_is_told_the_slots_name() -> None:
-    """Question and answer stay together; the name is the slot's."""
+    """The scorer gets question and answer together, with the other model's name."""
     seen: list[Item] = []
 
     def confidence(item: Item) -> float:
@@ -91,7 +91,7 @@ def test_the_scorer_is_told_the_slots_name() -> None:
 
 
 def test_nothing_to_swap_is_said() -> None:
-    """One model, or replies that are all right: there is no such test."""
+    """Without a question with a right and a wrong reply the study is refused."""
     with pytest.raises(JudgingError, match="no question has a right and a wrong reply"):
         answer_swap(FunctionScorer(lambda _: 0.5), [row for row in rows() if row.correct])
 
@@ -100,8 +100,8 @@ def test_the_study_runs_from_the_command_line(tmp_path: Path) -> None:
     """`pinocchio study answer-swap` prints and writes its three entries."""
     test = write(tmp_path / "test.jsonl", raw_rows(120, seed=2))
     output = tmp_path / "study.json"
-    given = ["study", "answer-swap", str(test), "--calibrator", "fake:0.5", "-o", str(output)]
-    result = CliRunner().invoke(cli, given)
+    arguments = ["study", "answer-swap", str(test), "--calibrator", "fake:0.5", "-o", str(output)]
+    result = CliRunner().invoke(cli, arguments)
     assert result.exit_code == 0, result.stderr
     study = read_study(output)
     assert [(one.label, one.auroc) for one in study.entries] == [

@@ -1,4 +1,4 @@
-"""The four hundred app replies of our own."""
+"""Our own app replies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def of(app: str) -> list[AppReplies]:
 
 
 def test_there_are_sixty_conversations_of_each_kind() -> None:
-    """A third in each set; each has an id, two replies and a user who spoke last."""
+    """There are sixty conversations of each kind, a third in each edition, with two replies."""
     assert Counter(one.app for one in app_replies()) == dict.fromkeys(APPS, 60)
     assert len({one.id for one in app_replies()}) == 300
     editions = Counter(one.edition for one in app_replies())
@@ -39,20 +39,20 @@ def test_there_are_sixty_conversations_of_each_kind() -> None:
 
 
 def test_a_support_bot_has_a_policy_in_its_system_message() -> None:
-    """Of the length of real ones: 150 to 400 words."""
+    """The system message of a support bot has 150 to 400 words."""
     for one in of("support"):
         assert one.messages[0]["role"] == "system"
         assert 150 <= len(one.messages[0]["content"].split()) <= 400, one.id
 
 
 def test_passages_are_in_the_system_message_for_one_half() -> None:
-    """And in the message of the user for the other."""
+    """Passages are in the system message for one half, and in the user's for the other."""
     first = Counter(one.messages[0]["role"] for one in of("rag"))
     assert first == {"system": 10, "user": 10}
 
 
 def test_right_json_can_be_read() -> None:
-    """A right reply is one JSON value and nothing else."""
+    """A right reply in JSON is one JSON value."""
     for one in of("json"):
         assert json.loads(one.right)
 
@@ -83,6 +83,6 @@ def test_right_sql_fits_its_schema(id: str) -> None:
 
 @pytest.mark.parametrize("app", APPS)
 def test_length_does_not_tell_right_from_wrong(app: str) -> None:
-    """A scorer that only counts characters is close to chance on each kind."""
+    """The length of a reply does not reveal whether it is right."""
     lengths = [len(text) for one in of(app) for text in (one.right, one.wrong)]
     assert 0.35 <= auroc([1, 0] * len(of(app)), lengths) <= 0.65

@@ -1,4 +1,4 @@
-"""Pairs of calls that differ in one word of the request: the right one is surer."""
+"""Pairs of calls that differ in one word of the request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PAIRS = Path(__file__).with_name("blind_spots.yaml")
 
 
 def test_the_right_call_of_a_pair_is_surer() -> None:
-    """Of all pairs at least 70 %; the first figure was 75 %, before anything was looked at."""
+    """In at least 70 % of the pairs the right call is surer; the first figure was 75 %."""
     rows = [parse_row(each) for each in runpy.run_path(str(SCRIPT))["rows"](PAIRS)]
     scores = load_scorer("embedded").score_batch([row.item("served") for row in rows])
     pairs: dict[str, dict[int | None, float]] = defaultdict(dict)

@@ -37,13 +37,13 @@ def test_file(tmp_path: Path) -> Path:
 def written(tmp_path: Path, test_file: Path) -> Path:
     """Return the file that `-o` writes."""
     output = tmp_path / "all.json"
-    given = ("--calibrator", "fake:0.7", "--sensitivity", "-o", output)
-    assert run("evaluate", test_file, *given).exit_code == 0
+    options = ("--calibrator", "fake:0.7", "--sensitivity", "-o", output)
+    assert run("evaluate", test_file, *options).exit_code == 0
     return output
 
 
 def test_the_figures_are_printed_first(test_file: Path) -> None:
-    """Kinds, everyday answers and benchmarks; a column of it beside AUROC in the table below."""
+    """Sensitivity is printed first, and in a column of the table below."""
     result = run("evaluate", test_file, "--calibrator", "fake:0.7", "--sensitivity")
     assert result.exit_code == 0, result.stderr
     parts = [part.splitlines() for part in result.stdout.split("\n\n")]
@@ -62,9 +62,9 @@ def test_the_figures_are_printed_first(test_file: Path) -> None:
 
 
 def test_json_lines_have_every_figure(test_file: Path) -> None:
-    """Each kind on each benchmark and as their mean, and the everyday answers."""
-    given = ("--calibrator", "fake:0.7", "--sensitivity", "--json")
-    result = run("evaluate", test_file, *given)
+    """JSON has each kind on each benchmark, their mean, and the everyday answers."""
+    options = ("--calibrator", "fake:0.7", "--sensitivity", "--json")
+    result = run("evaluate", test_file, *options)
     lines = [json.loads(line, parse_constant=pytest.fail) for line in result.stdout.splitlines()]
     seen = [line for line in lines if line["kind"] == "sensitivity"]
     assert {line["group"] for line in seen} == {"riddles", "trivia", "mean over benchmarks"}
@@ -74,7 +74,7 @@ def test_json_lines_have_every_figure(test_file: Path) -> None:
 
 
 def test_without_the_option_nothing_is_made(test_file: Path, tmp_path: Path) -> None:
-    """The output is what it was before there was a sensitivity, and older readers read it."""
+    """Without the option the output has no sensitivity."""
     output = tmp_path / "plain.json"
     result = run("evaluate", test_file, "--calibrator", "fake:0.7", "-o", output)
     assert "sensitivity" not in result.stdout
@@ -83,7 +83,7 @@ def test_without_the_option_nothing_is_made(test_file: Path, tmp_path: Path) -> 
 
 
 def test_what_is_written_is_read_again(written: Path) -> None:
-    """All figures survive, those that do not exist too."""
+    """All figures of the file are read again, also missing ones."""
     evaluation = read_evaluation(written)
     found = evaluation.sensitivity
     assert found is not None
@@ -96,7 +96,7 @@ def test_what_is_written_is_read_again(written: Path) -> None:
 
 @pytest.mark.parametrize("broken", ["[]", "null", '{"calibrator": "x"}', '{"figures": [1]}'])
 def test_a_broken_sensitivity_is_told(written: Path, broken: str) -> None:
-    """As any other file that this version did not write."""
+    """A broken sensitivity is refused like a file of another version."""
     values = json.loads(written.read_text(encoding="utf-8"))
     values["sensitivity"] = json.loads(broken)
     written.write_text(json.dumps(values), encoding="utf-8")
@@ -105,7 +105,7 @@ def test_a_broken_sensitivity_is_told(written: Path, broken: str) -> None:
 
 
 def test_scores_of_a_file_cannot_be_asked(test_file: Path, tmp_path: Path) -> None:
-    """They are of the unchanged replies; that is said before anything is done."""
+    """Sensitivity needs a calibrator; scores of a file are refused."""
     scores = tmp_path / "scores.jsonl"
     run("score", test_file, "-o", scores, "--brief", "--calibrator", "fake:0.7")
     result = run("evaluate", test_file, "--scores", scores, "--sensitivity")
@@ -114,7 +114,7 @@ def test_scores_of_a_file_cannot_be_asked(test_file: Path, tmp_path: Path) -> No
 
 
 def test_too_few_right_replies_are_told(tmp_path: Path) -> None:
-    """Everyday questions remain, and no table of dashes is printed."""
+    """With too few right replies only the everyday answers are measured, and the output says so."""
     test = write(tmp_path / "few.jsonl", [long_row(n).raw for n in range(5)])
     result = run("evaluate", test, "--calibrator", "fake:0.7", "--sensitivity")
     assert result.exit_code == 0
@@ -124,7 +124,7 @@ def test_too_few_right_replies_are_told(tmp_path: Path) -> None:
 
 
 def test_the_page_shows_it_as_its_first_table(written: Path) -> None:
-    """Before every other figure, each kind explained; without it the page is as before."""
+    """The page shows sensitivity first, each kind explained."""
     evaluation = read_evaluation(written)
     text = render(evaluation)
     assert text.index(TITLE) < text.index("<table>") < text.index("the last number changed")
@@ -137,7 +137,7 @@ def test_the_page_shows_it_as_its_first_table(written: Path) -> None:
 
 
 def test_the_card_has_it_as_its_first_table(written: Path, tmp_path: Path) -> None:
-    """`pinocchio evaluate --card` writes it between the marks; each table below has a column."""
+    """The card shows sensitivity first, and each table below has a column."""
     card = tmp_path / "README.md"
     card.write_text(f"# A card\n{BEGIN}\n{END}\n", encoding="utf-8")
     assert run("evaluate", written, "--card", card).exit_code == 0

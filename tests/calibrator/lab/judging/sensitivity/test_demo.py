@@ -1,4 +1,4 @@
-"""The demo's own answers are judged as any labelled file is, by `scripts/demo_rows.py`."""
+"""The demo's answers as labelled rows of `scripts/demo_rows.py`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
 
 
 def test_every_answer_is_a_row(rows: list[Row]) -> None:
-    """With its label and its model's name; answers that call tools carry the calls."""
+    """Every answer is a row with label and model, and with its calls."""
     answers = demo_answers()
     assert [row.correct for row in rows] == [int(answer.correct) for answer in answers]
     calling = [row.tool_use is not None and row.tool_use.has_calls for row in rows]
@@ -41,7 +41,7 @@ def test_every_answer_is_a_row(rows: list[Row]) -> None:
 
 
 def test_the_rows_are_the_demo_that_the_greeting_speaks_of(rows: list[Row]) -> None:
-    """`pinocchio evaluate` of them gives the AUROC that is printed beside the curl line."""
+    """The AUROC of the rows is the one that the greeting states."""
     scorer = load_scorer("embedded")
     confidence = score_rows(scorer, rows).confidence
     measured = auroc([row.correct or 0 for row in rows], confidence)
@@ -49,7 +49,7 @@ def test_the_rows_are_the_demo_that_the_greeting_speaks_of(rows: list[Row]) -> N
 
 
 def test_the_demos_right_answers_can_be_made_wrong(rows: list[Row]) -> None:
-    """Enough of them for six kinds of corruption; the figures are printed (pytest -s)."""
+    """Enough of the demo's right answers can be made wrong for six kinds of corruption."""
     found = sensitivity_of(load_scorer("embedded"), rows)
     measured = [one for one in found.means if one.benchmarks]
     head, lines = kinds_table(found)

@@ -1,4 +1,4 @@
-"""The sixty everyday questions: well formed, ours, and nowhere else in the packages."""
+"""The sixty everyday questions: well formed, and in no other file of the packages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TEXT = {".py", ".yaml", ".json", ".jsonl", ".md", ".txt"}
 
 
 def test_there_are_sixty_over_many_domains() -> None:
-    """Each question once, with all its fields, and not all of one kind."""
+    """There are sixty different questions, over ten domains or more."""
     questions = everyday_questions()
     assert len(questions) == len({one.question for one in questions}) == 60
     for one in questions:
@@ -36,7 +36,7 @@ def test_there_are_sixty_over_many_domains() -> None:
 
 
 def test_right_and_wrong_are_alike_but_not_the_same() -> None:
-    """Neither holds the other, stands in the question, or is told by its length alone."""
+    """Right and wrong answers are alike: neither contains the other, or is longer as a rule."""
     longer = 0
     for one in everyday_questions():
         right, wrong = one.right.casefold(), one.wrong.casefold()
@@ -51,7 +51,7 @@ def test_right_and_wrong_are_alike_but_not_the_same() -> None:
 
 
 def test_the_questions_are_in_no_other_file_of_the_packages() -> None:
-    """No other data has one of them with both of its answers: a test set is not trained on."""
+    """No other file of the packages has a question with both of its answers."""
     paths = [
         path
         for package in PACKAGES
@@ -73,7 +73,7 @@ def test_the_questions_are_in_no_other_file_of_the_packages() -> None:
 
 
 def test_items_come_in_both_forms_under_every_name() -> None:
-    """Right before wrong, short before sentence; no name, and three of them."""
+    """Items come right and wrong, short and as a sentence, without a name and with three."""
     items = everyday_items()
     assert len(items) == 4 * 2 * 60 * 2
     first = everyday_questions()[0]
@@ -84,7 +84,7 @@ def test_items_come_in_both_forms_under_every_name() -> None:
 
 
 def test_figures_are_of_their_form_and_name() -> None:
-    """Sure of right sentences without a name alone: exactly those figures say so."""
+    """Figures are computed for each form and name."""
     sentences = {one.sentence.format(one.right) for one in everyday_questions()}
     confidence = [
         0.9 if item.source_model is None and item.answer in sentences else 0.4

@@ -1,4 +1,4 @@
-"""The arguments of a call that stand nowhere: what is told of them, and how that is measured."""
+"""Arguments of a call from nowhere: their marks and shares, and a study of them."""
 
 from __future__ import annotations
 
@@ -28,9 +28,7 @@ def _scored(scorer: Scorer, used: ToolUse) -> tuple[FieldDoubt, ...]:
 
 
 def test_an_argument_from_nowhere_costs_the_call_its_number(scorer: Scorer) -> None:
-    """It is told with its call, and what it leaves of the number; an argument that the user named
-    is not.
-    """
+    """An argument from nowhere is reported with its call and share, one of the user's is not."""
     [doubt] = _scored(scorer, renting(RIGHT | {"boat_id": "B-77"}))
     assert (doubt.call, doubt.name) == (0, "boat_id")
     assert doubt.mark.startswith("not in the conversation")
@@ -40,8 +38,9 @@ def test_an_argument_from_nowhere_costs_the_call_its_number(scorer: Scorer) -> N
 
 
 def test_the_share_is_the_number_beside_the_one_with_the_value_named() -> None:
-    """The most costly comes first; the conversation is left as it was, and where there is no user
-    to name a value, none is told.
+    """The share is the number divided by the one with the value named, the most costly first.
+
+    The conversation stays unchanged, and without a user there is no share.
     """
     used = renting(RIGHT | {"boat_id": "B-77", "day": "2031-12-24"})
     before = json.dumps(used.messages)
@@ -58,7 +57,7 @@ def test_the_share_is_the_number_beside_the_one_with_the_value_named() -> None:
 
 
 def test_the_study_says_how_often_the_altered_argument_is_told_first(tmp_path: Path) -> None:
-    """Each kind of alteration with what a guess would find, and all together; as a file."""
+    """The study counts how often the altered argument comes first, for each kind of alteration."""
     rows = [
         {
             "id": str(number),

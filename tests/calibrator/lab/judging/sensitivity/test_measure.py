@@ -1,4 +1,4 @@
-"""The figures of scorers that see everything, nothing, and one half of it."""
+"""Sensitivity figures of scorers that see everything, nothing, or one kind."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROWS: list[Row] = [
 
 
 def test_a_scorer_that_sees_everything() -> None:
-    """AUROC and pairs in order are 1, and the confidence falls from what it was to what it is."""
+    """A perfect scorer has an AUROC of 1 and all pairs in order, and its confidence falls."""
     found = sensitivity_of(all_seeing(ROWS), ROWS)
     assert found.means
     for one in found.means:
@@ -35,7 +35,7 @@ def test_a_scorer_that_sees_everything() -> None:
 
 @pytest.mark.parametrize("scorer", [blind(), FakeScorer(0.73)])
 def test_a_scorer_that_does_not_look_at_the_answer(scorer: FunctionScorer | FakeScorer) -> None:
-    """Ties count half, so both figures are 0.5 and nothing falls."""
+    """For a scorer that ignores the answer both figures are 0.5, since ties count half."""
     found = sensitivity_of(scorer, ROWS)
     for one in found.figures:
         assert one.auroc == pytest.approx(0.5)
@@ -46,7 +46,7 @@ def test_a_scorer_that_does_not_look_at_the_answer(scorer: FunctionScorer | Fake
 
 
 def test_a_scorer_that_sees_one_kind() -> None:
-    """It is told apart from the others: here, whether the reply repeats the question."""
+    """A scorer that sees one kind has an AUROC of 1 on that kind alone."""
     found = sensitivity_of(
         FunctionScorer(lambda item: 0.8 - 0.5 * (item.answer == item.question)), ROWS
     )
@@ -56,7 +56,7 @@ def test_a_scorer_that_sees_one_kind() -> None:
 
 
 def test_means_are_over_benchmarks_with_enough_replies() -> None:
-    """A benchmark counts once, whatever its size, and one of five replies not at all."""
+    """The mean counts each benchmark with enough replies once."""
     knows = {(row.question, row.answer) for row in ROWS if row.benchmark == "trivia"}
 
     def confidence(item: Item) -> float:
@@ -74,7 +74,7 @@ def test_means_are_over_benchmarks_with_enough_replies() -> None:
 
 
 def test_right_replies_are_scored_once_with_names_as_served() -> None:
-    """However many kinds change one; the benchmark's name is never told."""
+    """Each right reply is scored once, under its model's name and without the benchmark's."""
     seen: list[Item] = []
 
     def confidence(item: Item) -> float:
@@ -90,7 +90,7 @@ def test_right_replies_are_scored_once_with_names_as_served() -> None:
 
 
 def test_without_rows_the_everyday_questions_remain() -> None:
-    """No right reply, no kind of corruption, no error."""
+    """Without rows only the everyday questions are measured."""
     found = sensitivity_of(all_seeing([]), [])
     assert found.figures == []
     assert len(found.everyday) == 12
@@ -98,7 +98,7 @@ def test_without_rows_the_everyday_questions_remain() -> None:
 
 
 def test_the_same_rows_give_the_same_figures() -> None:
-    """A sample is drawn by a seed, never by chance."""
+    """The same rows give the same figures."""
     scorer = FunctionScorer(lambda item: (hash(item.answer) % 1000) / 1000)
     assert sensitivity_of(scorer, ROWS, max_pairs=8) == sensitivity_of(scorer, ROWS, max_pairs=8)
     assert all(one.pairs <= 8 for one in sensitivity_of(scorer, ROWS, max_pairs=8).figures)

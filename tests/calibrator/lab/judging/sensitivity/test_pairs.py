@@ -1,4 +1,4 @@
-"""Which right replies are made wrong, and how many of each benchmark and kind."""
+"""Pairs of a right reply and its corruption: which replies, and how many of each kind."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def long_row(number: int, benchmark: str = "riddles", **changes: Any) -> Row:
 
 
 def test_only_right_replies_of_some_length_count() -> None:
-    """A wrong reply has nothing to lose, and of a letter nothing can be changed in one respect."""
+    """Only right replies of at least `MIN_CHARACTERS` are made wrong."""
     rows = [*map(long_row, range(6)), long_row(7, correct=0), row(8, "B"), row(9, "x" * 39)]
     pairs = pairs_of(rows)
     assert {pair.right.question_id for pair in pairs} == {f"riddles/{n}" for n in range(6)}
@@ -44,14 +44,14 @@ def test_only_right_replies_of_some_length_count() -> None:
 
 
 def test_a_benchmark_of_letters_does_not_count() -> None:
-    """Most of its right replies are a letter and a stated confidence, and its name is not asked."""
+    """A benchmark most of whose right replies are a letter does not count."""
     stated = [row(n, f"Answer: B\nConfidence: {n + 50}%", "letters") for n in range(8)]
     rows = [*stated, *(long_row(n + 20, "letters") for n in range(5)), *map(long_row, range(6))]
     assert {pair.benchmark for pair in pairs_of(rows)} == {"riddles"}
 
 
 def test_a_pair_is_of_one_row_and_one_benchmark() -> None:
-    """The changed row has another reply to the same question under the same name."""
+    """A pair has the same question, model and benchmark, and another reply."""
     rows = [long_row(n, name) for n in range(6) for name in ("riddles", "trivia")]
     for pair in pairs_of(rows):
         assert pair.changed.answer != pair.right.answer
@@ -64,7 +64,7 @@ def test_a_pair_is_of_one_row_and_one_benchmark() -> None:
 
 
 def test_at_most_so_many_pairs_of_the_same_replies() -> None:
-    """Kinds that apply to all replies change the same ones; the same seed chooses the same."""
+    """Kinds that apply to all replies change the same ones, chosen by the seed."""
     rows = [long_row(n) for n in range(30)]
     pairs = pairs_of(rows, max_pairs=10)
     assert pairs == pairs_of(rows, max_pairs=10)
@@ -80,7 +80,7 @@ def test_at_most_so_many_pairs_of_the_same_replies() -> None:
 
 
 def test_sentences_off_the_topic_are_those_of_measuring() -> None:
-    """Training has other ones, so that a calibrator cannot know them by heart."""
+    """Sentences off the topic are those of measuring, not of training."""
     pairs = [pair for pair in pairs_of([long_row(n) for n in range(9)]) if pair.kind == "off topic"]
     assert len(pairs) == 9
     assert {pair.changed.answer for pair in pairs} <= set(off_topic_sentences())
@@ -106,12 +106,12 @@ def call_row(number: int) -> Row:
             },
         }
     ]
-    said = f"Please refund {number + 20} for order A-{number}, not for A-{number + 500}."
+    message_of_user = f"Please refund {number + 20} for order A-{number}, not for A-{number + 500}."
     return parse_row(
         {
             "question_id": f"c{number}",
             "benchmark": "shop",
-            "messages": [{"role": "user", "content": said}],
+            "messages": [{"role": "user", "content": message_of_user}],
             "tools": tools,
             "response": message,
             "correct": 1,
@@ -120,7 +120,7 @@ def call_row(number: int) -> Row:
 
 
 def test_replies_that_call_tools_get_corruptions_of_calls() -> None:
-    """Their text alone is never changed: a scorer reads the call as it was sent."""
+    """Replies that call tools get only corruptions of their calls."""
     pairs = pairs_of([*(call_row(n) for n in range(12)), *(long_row(n) for n in range(6))])
     calls = [pair for pair in pairs if pair.is_call]
     assert calls
@@ -134,5 +134,5 @@ def test_replies_that_call_tools_get_corruptions_of_calls() -> None:
 
 @pytest.mark.parametrize("rows", [[], [long_row(1)], [row(1, "B")]])
 def test_too_few_rows_are_no_error(rows: list[Row]) -> None:
-    """What can be made is made."""
+    """Too few rows give fewer pairs and no error."""
     assert all(pair.right in rows for pair in pairs_of(rows))

@@ -1,4 +1,4 @@
-"""The reasons of a low number: what they name is taken away, and the number rises."""
+"""Reasons of a low number: taking away what they name raises the number."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ from calibrator.rows.rows import Row, parse_row
 from calibrator.scorer import Item, Scorer, ToolUse
 from pinocchio.commands import cli
 from tests.builders.labelled_rows import write
-from tests.calibrator.readers.calls.conversations import RIGHT, made, renting
+from tests.calibrator.readers.calls.conversations import RIGHT, earlier_call, renting
 
 GASES = "Which gas do plants take up?\nA. nitrogen\nB. helium\nC. carbon dioxide\nD. argon"
-BELIEVED = ("the tool was not offered", "a date is not in the calendar")  # told beside others alone
+# Reasons that are given only beside others
+BELIEVED = ("the tool was not offered", "a date is not in the calendar")
 ARGUED = "Plants take up carbon dioxide from the air. So it is carbon dioxide. The answer is ({})."
 
 
@@ -40,8 +41,8 @@ def scorer() -> Scorer:
 
 
 def row(question: str, response: Any, **more: Any) -> Row:
-    given = {"question": question, "response": response, "correct": 0, **more}
-    return parse_row({"id": question + str(response), "question_id": question, **given})
+    fields = {"question": question, "response": response, "correct": 0, **more}
+    return parse_row({"id": question + str(response), "question_id": question, **fields})
 
 
 def _reasoned(used: ToolUse, words: str) -> str:
@@ -58,7 +59,7 @@ def _reasoned(used: ToolUse, words: str) -> str:
         (renting(RIGHT | {"day": "2031-02-30"}), "a date is not in the calendar"),
         (
             renting(
-                before=made(
+                before=earlier_call(
                     "rent_boat",
                     RIGHT,
                     "Rented the Pike, B-29.",
@@ -69,7 +70,7 @@ def _reasoned(used: ToolUse, words: str) -> str:
     ],
 )
 def test_an_edit_takes_away_what_a_reason_names(scorer: Scorer, used: ToolUse, words: str) -> None:
-    """The reason is told no more; where the number was low for it, it rises."""
+    """An edit takes away what its reason names, and a number that was low for it rises."""
     reason = _reasoned(used, words)
     edited = taken_away(used, reason)
     assert edited is not None
@@ -82,9 +83,7 @@ def test_an_edit_takes_away_what_a_reason_names(scorer: Scorer, used: ToolUse, w
 
 
 def test_the_study_knows_every_reason_by_its_words() -> None:
-    """A reason that is renamed where it is told, and not where it is taken away, would not count:
-    each has its edit, but for one that no edit of the texts takes away.
-    """
+    """The study has an edit for every reason, except one that no edit of the texts can remove."""
     of_texts = {OFTEN_WRONG, NOT_KNOWN, *(check.finding for check in CHECKS)}
     assert of_texts == {*_OF_MODELS, *_OF_TEXTS, "it does not answer the question"}
     facts = {text for each in (BY_SCHEMA, _BY_STEP, _BY_RULE, _BY_DATE) for text in each.values()}
@@ -93,7 +92,7 @@ def test_the_study_knows_every_reason_by_its_words() -> None:
 
 
 def test_a_fact_that_hardly_moves_the_number_is_told_to_people_alone() -> None:
-    """A date on another weekday than was asked for stands at the desk, and not beside a number."""
+    """A fact that hardly moves the number is shown at the desk and not as a reason."""
     used = renting(RIGHT | {"day": "2031-07-11"}, request="Rent the Pike on Thursday for 3 hours.")
     weekday = "a date is not on the weekday that was asked for"
     assert weekday in call_doubts(used).reasons
@@ -101,16 +100,17 @@ def test_a_fact_that_hardly_moves_the_number_is_told_to_people_alone() -> None:
 
 
 def test_what_no_edit_takes_away_is_left_alone() -> None:
-    """A reason that no edit is known for, or none mends, gives nothing to compare with."""
+    """A reason without a known edit, or that no edit removes, gives None."""
     assert taken_away(renting(), "it does not answer the question") is None
-    assert taken_away(renting(), "a range ends before it starts") is not None  # it is not told
+    # This reason does not apply here.
+    assert taken_away(renting(), "a range ends before it starts") is not None
     bare = ToolUse((), (), renting(RIGHT | {"boat_id": "B-77"}).message)
     for near in ("", ", differs from b-17"):
         assert taken_away(bare, f"value not in conversation: boat_id{near}") is None
 
 
 def test_a_value_that_the_tool_describes_is_not_called_unfounded() -> None:
-    """A value stands somewhere if the description of its argument or of its tool names it."""
+    """A value that the description of its argument or tool names is not unfounded."""
     used = renting(RIGHT | {"boat_id": "B-77"})
     described = json.loads(json.dumps(used.tools))
     for each in described:
@@ -123,7 +123,7 @@ def test_a_value_that_the_tool_describes_is_not_called_unfounded() -> None:
 
 
 def test_replies_of_text_are_corrected() -> None:
-    """The number that the working arrives at, the option that it argues for, a whole sentence."""
+    """Replies of text are corrected: the number or option of the working, a whole sentence."""
     assert number_arrived_at(row("6 * 7?", "6 * 7 = 42. The answer is 41")) == (
         "6 * 7 = 42. The answer is 42"
     )
@@ -135,7 +135,7 @@ def test_replies_of_text_are_corrected() -> None:
 
 
 def test_a_weak_models_name_is_a_reason_where_a_middling_one_is_surer(scorer: Scorer) -> None:
-    """The same reply: the name of a weak model is told as a reason, and a better one's is not."""
+    """A weak model's name is a reason, and a better model's name is not, for the same reply."""
     question = "What is the smallest prime p for which 2^p - 1 is not prime and p > 20?"
     answer = "After checking a few cases the smallest such prime is 23. The answer is 23."
     weak, able = scorer.score_batch(
@@ -147,7 +147,7 @@ def test_a_weak_models_name_is_a_reason_where_a_middling_one_is_surer(scorer: Sc
 
 
 def test_the_study_prints_and_writes(tmp_path: Path) -> None:
-    """`pinocchio study reasons`: a line for each reason, and all of them together."""
+    """`pinocchio study reasons` prints a line for each reason, and one for all together."""
     wrong = [{"question": f"{GASES} ({n})", "question_id": f"q{n}", "id": f"{n}", "correct": 0,
               "response": ARGUED.format("B"), "model": "gpt-4o"} for n in range(3)]  # fmt: skip
     output = tmp_path / "study.json"

@@ -26,7 +26,7 @@ KINDS_HELD = (HeldOut("last number"), HeldOut("last number", NUMBERS[1:]), HeldO
 
 
 def raw_sums(count: int, seed: int) -> list[dict[str, object]]:
-    """Right replies to small sums, each with its working."""
+    """Return right replies to small sums, each with its working."""
     rng = random.Random(seed)
     found: list[dict[str, object]] = []
     for number in range(count):
@@ -49,7 +49,7 @@ def rows(count: int, seed: int) -> list[Row]:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Study]:
+def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Study]:
     """Return what `pinocchio study faults` prints, and the study that it writes."""
     folder = tmp_path_factory.mktemp("faults")
     train = write(folder / "train" / "rows.jsonl", raw_sums(80, 1))
@@ -65,23 +65,23 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Study]:
 
 
 @pytest.fixture
-def study(told: tuple[str, Study]) -> Study:
-    return told[1]
+def study(written: tuple[str, Study]) -> Study:
+    return written[1]
 
 
 def test_a_check_without_its_kind_is_taught_by_what_is_left(study: Study) -> None:
-    """Each line has the inspector of all lessons beside it, from fewer lessons than that one."""
+    """Each entry is beside the inspector of all lessons, and has fewer lessons."""
     strict, wide, off_topic = study.entries
     assert strict.label == "last number, without last number"
     assert wide.label == "last number, without last number + working + arrival"
     assert strict.trained > wide.trained == 0
     assert off_topic.trained > 0
-    assert strict.reference == wide.reference > 0.6  # all three kinds teach the check there
+    assert strict.reference == wide.reference > 0.6  # all three kinds teach that inspector
     assert [entry.rows for entry in study.entries] == [25, 25, 25]
 
 
 def test_without_all_kinds_of_a_check_it_sees_nothing(study: Study) -> None:
-    """With no lesson the check is gone, and right replies stand no higher than changed ones."""
+    """Without any of its kinds a check sees nothing."""
     strict, wide, off_topic = study.entries
     assert wide.auroc < 0.6
     assert strict.auroc > wide.auroc
@@ -89,18 +89,18 @@ def test_without_all_kinds_of_a_check_it_sees_nothing(study: Study) -> None:
 
 
 def test_every_kind_that_is_left_out_is_taught() -> None:
-    """A kind that teaches nothing would be left out without effect."""
+    """Every kind that is left out teaches a check."""
     taught = {fault for check in CHECKS for fault in check.faults}
     assert {kind for one in HELD_OUT for kind in one.left_out} <= taught
     assert taught <= KINDS.keys() | TAUGHT_KINDS.keys()
 
 
 def test_too_few_replies_are_refused() -> None:
-    """Rows of which no kind makes twenty pairs, and a checkpoint of another kind, say so."""
+    """Too few right replies are refused."""
     with pytest.raises(JudgingError, match="too few right replies"):
         faults_study(rows(20, 1), rows(5, 2), config=SMALL, held_out=KINDS_HELD[:1])
 
 
-def test_the_command_prints_each_line(told: tuple[str, Study]) -> None:
-    """The table has the labels of what was written."""
-    assert all(entry.label in told[0] for entry in told[1].entries)
+def test_the_command_prints_each_line(written: tuple[str, Study]) -> None:
+    """The table has the labels of the written entries."""
+    assert all(entry.label in written[0] for entry in written[1].entries)

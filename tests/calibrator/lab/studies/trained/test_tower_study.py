@@ -1,4 +1,4 @@
-"""The study of the tower: what is left out is not trained on, and every group is told."""
+"""The study of the tower: what is left out is not trained on, and each group is judged."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BUSH = ForestConfig(trees=5, leaf_rows=5, topics=(2, 2, 2, 2, 2), grams=100)
 
 
 def rows() -> list[Row]:
-    """200 questions; an answer is right where it says so in words."""
+    """Return replies to 200 questions; an answer is right if it says so in words."""
     return [
         parse_row(
             {
@@ -57,8 +57,8 @@ def study() -> TowerStudy:
     return TowerStudy(rows(), seed=1)
 
 
-def told(text: str) -> dict[str, int]:
-    """Rows of each group, by its name."""
+def rows_by_group(text: str) -> dict[str, int]:
+    """Return the number of rows of each group, by its name."""
     return {
         line[2:30].strip(): int(line[30:].split()[0])
         for line in text.splitlines()
@@ -69,13 +69,13 @@ def told(text: str) -> dict[str, int]:
 def test_each_group_is_told_with_its_rows(
     study: TowerStudy, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """All at once: questions held out of known models and benchmarks, and both kinds left out."""
+    """All groups are judged at once: known ones, families and benchmarks left out."""
     study.all_at_once(SMALL, leave_out=True)
     share = np.array([share_of(row.question_id) for row in study.rows])
     of_family = np.array([(row.model or "").startswith(FAMILIES) for row in study.rows])
     of_benchmark = np.array([row.benchmark != "other" for row in study.rows])
     held = share < HELD_SHARE
-    assert told(capsys.readouterr().out) == {
+    assert rows_by_group(capsys.readouterr().out) == {
         "known": (held & ~of_family & ~of_benchmark).sum(),
         "known, no names": (held & ~of_family & ~of_benchmark).sum(),
         "families left out": (held & of_family & ~of_benchmark).sum(),
@@ -90,14 +90,14 @@ def test_each_group_is_told_with_its_rows(
 def test_each_alone_is_told_and_then_all(
     kind: Kind, names: str, study: TowerStudy, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A family, or a benchmark, after the other; then the rows of all."""
+    """Each family or benchmark is left out alone, and then all rows are judged."""
     study.each_alone(SMALL, kind)
-    counts = told(capsys.readouterr().out)
+    counts = rows_by_group(capsys.readouterr().out)
     assert counts[f"all {kind}"] == sum(counts[name] for name in names.split()) > 0
 
 
 def test_makers_of_few_replies_stay_in(study: TowerStudy, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where none has enough there is nothing to judge, which is told."""
+    """Makers of few replies are not left out, and without others the study is refused."""
     monkeypatch.setattr(tower_study, "MIN_JUDGED", 100)
     with pytest.raises(typer.BadParameter, match="there are no families to leave out"):
         study.each_alone(SMALL, Kind.FAMILIES)
@@ -106,24 +106,24 @@ def test_makers_of_few_replies_stay_in(study: TowerStudy, monkeypatch: pytest.Mo
 def test_rows_to_judge_take_the_place_of_held_ones(
     study: TowerStudy, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`--judge`: of these rows what is left out is judged, and nothing of them is fitted on."""
+    """With `--judge` these rows are judged and never fitted on."""
     judged = [row for row in study.rows if row.benchmark == "other"]
     beside = TowerStudy([row for row in study.rows if row.benchmark != "other"], 1, None, judged)
     assert (beside.share[-len(judged) :] < HELD_SHARE).all()
     assert (beside.share[: -len(judged)] > LEFT_OUT_SHARE).all()
     beside.each_alone(SMALL, Kind.FAMILIES)
-    counts = told(capsys.readouterr().out)
+    counts = rows_by_group(capsys.readouterr().out)
     assert counts["anthropic"] == counts["microsoft"] == len(judged) / 3
 
 
 def test_the_floor_is_told_beside_each_group(
     study: TowerStudy, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`--floor`: TF-IDF, fitted and judged on the same rows, told the same names."""
+    """With `--floor` TF-IDF is fitted and judged on the same rows, with the same names."""
     beside = TowerStudy(study.rows, study.seed, floor=True)
     beside.all_at_once(SMALL, leave_out=True)
     beside.each_alone(SMALL, Kind.FAMILIES)
-    counts = told(capsys.readouterr().out)
+    counts = rows_by_group(capsys.readouterr().out)
     ours = {name: count for name, count in counts.items() if "TF-IDF" not in name}
     assert counts == ours | {f"{name}, TF-IDF": count for name, count in ours.items()}
     assert {"known", "families left out", "anthropic", "all families"} <= set(ours)
@@ -139,7 +139,7 @@ def test_the_floor_is_told_beside_each_group(
 def test_the_forest_is_added_to_the_towers(
     study: TowerStudy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a forest the logits are the towers' and its own; names change both."""
+    """The logits are those of towers and forest together, with and without names."""
     monkeypatch.setattr(tower_study, "piece_vectors", lambda _: VECTORS)
     at = study.share < HELD_SHARE
     groups = [(at, False), (at, True)]
@@ -148,21 +148,21 @@ def test_the_forest_is_added_to_the_towers(
     found = both.scores(SMALL, ~at, groups)
     forest = both._forest(BUSH, np.flatnonzero(~at), names := name_numbers(study.models, ~at))
     rows = [study.read[i] for i in np.flatnonzero(at)]
-    for number, told in enumerate((names[at] * 0, names[at])):
-        expected = BUSH.share * (plain[number] + forest.read(rows, told))
+    for number, own_names in enumerate((names[at] * 0, names[at])):
+        expected = BUSH.share * (plain[number] + forest.read(rows, own_names))
         assert found[number] == pytest.approx(expected, abs=1e-3)
     assert np.abs(found[0] - plain[0]).max() > 0.01
 
 
 def test_a_model_that_is_left_out_has_no_name() -> None:
-    """Names are those of enough rows that are trained on; another's is 0."""
+    """A model that is left out, or has few rows, has the number 0."""
     models = np.array(["a"] * 30 + ["b"] * 30 + ["c"] * 5)
     chosen = np.array([True] * 30 + [False] * 30 + [True] * 5)
     assert name_numbers(models, chosen).tolist() == [1] * 30 + [0] * 35
 
 
 def test_settings_are_those_of_the_tower() -> None:
-    """A setting has its field's kind; an unknown one is refused with the known ones."""
+    """A setting has its field's type, and an unknown one is refused with the known ones."""
     assert change_setting(TowerConfig(), "members=1").members == 1
     assert not change_setting(TowerConfig(), "has_traits=false").has_traits
     with pytest.raises(typer.BadParameter, match="'width' is not one of members, folds"):

@@ -1,4 +1,4 @@
-"""The arrays of the trees for calls: the same by seed, small, and read back as they were made."""
+"""The arrays of the trees for calls: the same for a seed, small, and readable."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TINY = replace(SMALL, trees=4, scenes=10, remarks=20, claim_trees=4)
 
 @pytest.fixture(scope="module", autouse=True)
 def one_thread() -> Iterator[None]:
-    """Threads of a few rows wait for each other longer than they work."""
+    """Limit libraries to one thread: with few rows threads wait longer than they work."""
     import sklearn.ensemble  # noqa: F401  (what is loaded later is not limited)
 
     with threadpool_limits(1):
@@ -43,7 +43,7 @@ def one_thread() -> Iterator[None]:
 
 
 def rows(count: int, seed: int) -> list[Row]:
-    """Graded calls of two sources; scenes stand for them, in different domains for each."""
+    """Return graded calls of two sources, made of scenes in different domains."""
     found = []
     for source, domains in (("shore", DOMAINS[:4]), ("hill", DOMAINS[4:8])):
         for number, scene in enumerate(scenes(count, seed, domains)):
@@ -63,7 +63,7 @@ def trained(one_thread: None) -> dict[str, np.ndarray]:
 
 
 def test_it_learns_and_is_read_back(trained: dict[str, np.ndarray]) -> None:
-    """The trees rank calls that they have not seen, in a state of under two megabytes."""
+    """The trees rank unseen calls, in a state of less than two megabytes."""
     model = CallTrees.from_state(trained)
     assert model is not None
     fresh = rows(40, 2)
@@ -74,26 +74,26 @@ def test_it_learns_and_is_read_back(trained: dict[str, np.ndarray]) -> None:
 
 
 def test_claims_are_part_of_the_state(trained: dict[str, np.ndarray]) -> None:
-    """Replies of text get a number of their own from the same arrays."""
+    """Replies of text get a number from the same arrays."""
     model = CallTrees.from_state(trained)
     assert model is not None
-    told = [replace(row.tool_use, message={"content": "Done."}) for row in rows(4, 3)
+    replies = [replace(row.tool_use, message={"content": "Done."}) for row in rows(4, 3)
             if row.tool_use]  # fmt: skip
-    odds = model.claim_odds(told)
-    assert odds.shape == (len(told),)
+    odds = model.claim_odds(replies)
+    assert odds.shape == (len(replies),)
     assert (odds < 7).any()
     assert model.claim_odds([]).shape == (0,)
 
 
 def test_the_same_seed_gives_the_same_arrays(trained: dict[str, np.ndarray]) -> None:
-    """Training is by the seed alone."""
+    """The same seed gives the same arrays."""
     one, again = (fit_calls(rows(12, 1), 0, TINY) for _ in range(2))
     assert one.keys() == again.keys() == trained.keys()
     assert all(np.array_equal(one[name], again[name]) for name in one)
 
 
 def test_a_batch_is_as_one_by_one(trained: dict[str, np.ndarray]) -> None:
-    """The number of a reply does not go by what is read beside it; none is read as none."""
+    """A reply's number is the same alone and in a batch."""
     model = CallTrees.from_state(trained)
     assert model is not None
     used = [row.tool_use for row in rows(6, 3) if row.tool_use]
@@ -103,20 +103,20 @@ def test_a_batch_is_as_one_by_one(trained: dict[str, np.ndarray]) -> None:
 
 
 def test_other_checkpoints_have_none(trained: dict[str, np.ndarray]) -> None:
-    """Without these arrays there is no such model; with arrays of another shape, an error."""
+    """Without these arrays there is no model, and arrays of another shape are refused."""
     assert CallTrees.from_state({"head.weight": np.zeros(3)}) is None
     with pytest.raises(ValueError, match="shape"):
         CallTrees.from_state({**trained, f"{PREFIX}familiar": np.zeros(2)})
 
 
 def test_one_label_is_no_training() -> None:
-    """There must be right and wrong calls."""
+    """Calls of one label are refused."""
     with pytest.raises(TrainingError):
         fit_calls([row for row in rows(10, 1) if row.correct], 0, SMALL)
 
 
 def test_the_study_leaves_out_sources_faults_and_domains(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each has entries with fewer lessons than there are, and a reference."""
+    """The study leaves out sources, faults and domains, each with fewer lessons and a reference."""
     monkeypatch.setattr(study, "FAMILIES", {"values": ("other entity", "placeholder")})
     monkeypatch.setattr(study, "DOMAIN_FOLDS", 1)
     monkeypatch.setattr(study, "MIN_ROWS", 12)
@@ -131,14 +131,14 @@ def test_the_study_leaves_out_sources_faults_and_domains(monkeypatch: pytest.Mon
 
 
 def test_every_fault_is_of_one_family() -> None:
-    """Kinds of corruption and twists of scenes are each left out once."""
+    """Each kind of corruption and twist of scenes is in one family of faults."""
     listed = [kind for kinds in study.FAMILIES.values() for kind in kinds]
     assert len(set(listed)) == len(listed)
     assert {*KINDS, OTHER_REQUEST, *TWISTS} - {"plain"} == set(listed)
 
 
 def test_numbers_of_one_source_belong_to_their_labels() -> None:
-    """Where questions are left out for want of a source, odds and labels have one order."""
+    """If questions have no other source, odds and labels still have one order."""
     own = [row for row in rows(30, 1) if row.benchmark == "shore"]
     lessons = lessons_of(own, 0, scene_count=10, faults=1, domains=DOMAINS)
     material = material_of(lessons, 0)

@@ -1,4 +1,4 @@
-"""A second stage beside a checkpoint: trained in folds, kept, read with the others of an item."""
+"""A second stage beside a checkpoint: trained in folds, saved, used with other replies."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def made(config: TrainConfig, tmp_path_factory: pytest.TempPathFactory) -> tuple
         for module in (tower_stage, folds):
             patch.setattr(module, "piece_vectors", lambda _: vectors)
         start = train(folder / "start", config, lambda _: None)
-        told = replace(config, start=str(start), has_opinion=True, has_forest=False)
-        return start, train(folder / "with", told, lambda _: None)
+        tuned = replace(config, start=str(start), has_opinion=True, has_forest=False)
+        return start, train(folder / "with", tuned, lambda _: None)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def scorers(made: tuple[Path, Path]) -> list[EmbeddedCalibrator]:
 
 
 def test_without_others_the_numbers_stay(scorers: list[EmbeddedCalibrator]) -> None:
-    """A second stage changes no number of a reply alone, to the last bit."""
+    """Without other replies the numbers stay the same to the last bit."""
     before, after = scorers
     items = [parse_row(row).item("served") for row in shelf_rows(20, 3)]
     assert before.score_batch(items) == after.score_batch(items)
@@ -77,7 +77,7 @@ def test_without_others_the_numbers_stay(scorers: list[EmbeddedCalibrator]) -> N
 
 
 def test_others_move_the_number(scorers: list[EmbeddedCalibrator]) -> None:
-    """One that agrees raises it, one that differs lowers it; the number alone stays beside it."""
+    """Agreement raises the number and difference lowers it, beside the number alone."""
     before, after = scorers
     own = Item(NO_OTHERS, "The answer is 43.", "ann")
     alone = before.score_batch([own])[0].confidence
@@ -90,11 +90,11 @@ def test_others_move_the_number(scorers: list[EmbeddedCalibrator]) -> None:
     numbers = [lower.alone, higher.alone, same.confidence]
     assert numbers == pytest.approx([alone] * 3, abs=1e-6)
     assert (higher.compared, lower.compared, same.compared) == (("agree",), ("differ",), ())
-    assert before.score_batch([agree])[0].confidence == alone  # it reads none
+    assert before.score_batch([agree])[0].confidence == alone  # it reads no other replies
 
 
 def test_what_it_is_worth_on_other_rows(scorers: list[EmbeddedCalibrator]) -> None:
-    """With another reply right ones rank above wrong ones far better; the same seed, the same."""
+    """With another reply right replies rank better on other rows, the same for a seed."""
     rows = [parse_row(row) for row in shelf_rows(80, 4)]
     alone = scorers[1].score_batch([row.item("served") for row in rows])
     study = study_opinions(scorers[1], rows, alone)
@@ -109,9 +109,7 @@ def test_what_it_is_worth_on_other_rows(scorers: list[EmbeddedCalibrator]) -> No
 
 
 def test_a_benchmark_can_be_left_out(made: tuple[Path, Path], tmp_path: Path) -> None:
-    """Each is judged by a stage that was fitted on the questions of the other alone, from what the
-    run has kept; the numbers alone stay.
-    """
+    """A benchmark is judged by a stage fitted on the others' questions, from the kept run."""
     run, checkpoint = made[1].parent, made[1]
     whole = read_checkpoint(checkpoint)
     readers = readers_without(["shelves", "racks", "new"], run, whole)
@@ -140,7 +138,7 @@ def test_a_benchmark_can_be_left_out(made: tuple[Path, Path], tmp_path: Path) ->
 def test_only_a_run_of_a_second_stage_has_what_is_left_out(
     made: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    """Another folder and another study are refused in a sentence."""
+    """Only a run of a second stage can leave out benchmarks; others are refused."""
     with pytest.raises(JudgingError, match="--start CHECKPOINT --with opinion"):
         readers_without(["shelves"], made[0].parent, read_checkpoint(made[1]))
     rows = tmp_path / "rows.jsonl"
@@ -150,17 +148,17 @@ def test_only_a_run_of_a_second_stage_has_what_is_left_out(
 
 
 def test_a_second_stage_needs_a_forest(config: TrainConfig, tmp_path: Path) -> None:
-    """It goes by its abilities; so says the error."""
-    asked = replace(config, has_opinion=True, has_forest=False)
+    """A second stage needs a forest, and the error says so."""
+    wrong = replace(config, has_opinion=True, has_forest=False)
     with pytest.raises(TrainingError, match="leave out --without forest, or add --without opinion"):
-        train(tmp_path / "run", asked, lambda _: None)
+        train(tmp_path / "run", wrong, lambda _: None)
 
 
-@pytest.mark.slow  # a whole training more
+@pytest.mark.slow  # another whole training
 def test_one_run_ends_where_two_do(
     made: tuple[Path, Path], config: TrainConfig, tmp_path: Path
 ) -> None:
-    """Tower, forest and second stage of one training are those of two, to the last bit."""
+    """One training of all parts gives the arrays of two, to the last bit."""
     vectors = np.random.default_rng(9).normal(size=(30_522, 16)).astype(np.float32)
     with pytest.MonkeyPatch.context() as patch, threadpool_limits(1):
         for module in (tower_stage, folds):

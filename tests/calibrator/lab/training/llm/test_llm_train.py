@@ -1,4 +1,4 @@
-"""Language-model calibrators in training, on tiny random bases of the true classes (E01-E10)."""
+"""Training of language-model calibrators, on tiny random bases of the true classes (E01-E10)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def config(tiny_bases: OfFamily, rows: Path) -> LlmTrainConfig:
-    """Six steps on a base that sees, but is shown nothing: without images a tiny one is fast."""
+    """Return a configuration of six steps on a vision base without images, which is fast."""
     return LlmTrainConfig(
         data=(str(rows),),
         name="tiny",
@@ -118,7 +118,7 @@ def rule(config: LlmTrainConfig, folder: Path) -> LlmTrainConfig:
 
 
 def held_out_auroc(checkpoint: Path, config: LlmTrainConfig) -> float:
-    """On the questions that the run did not train on."""
+    """Return the AUROC on the questions that the run did not train on."""
     held = read_samples(config).validation
     assert len({sample.question_id for sample in held}) > 8
     items = [replace(sample.item, source_model=None, benchmark=None) for sample in held]
@@ -127,7 +127,7 @@ def held_out_auroc(checkpoint: Path, config: LlmTrainConfig) -> float:
 
 @pytest.mark.slow
 def test_the_loop_learns_a_rule(config: LlmTrainConfig, tmp_path: Path) -> None:
-    """B05, B10: the answers to questions that it did not see are ranked by the rule."""
+    """A run learns a rule and ranks answers to unseen questions by it (B05, B10)."""
     longer = rule(config, tmp_path)
     made = train_llm(tmp_path / "run", longer, silent)
     assert held_out_auroc(made, longer) >= 0.99
@@ -138,23 +138,23 @@ def test_the_loop_learns_a_rule(config: LlmTrainConfig, tmp_path: Path) -> None:
 def test_the_rule_is_learned_by_command_on_two_processes(
     config: LlmTrainConfig, tmp_path: Path
 ) -> None:
-    """As above, as a person starts it (gloo)."""
-    asked = replace(rule(config, tmp_path), selection=Selection())
+    """The command on two processes learns the rule too (gloo)."""
+    longer = replace(rule(config, tmp_path), selection=Selection())
     command = [
         *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"),
-        *("-m", "pinocchio", "train", *asked.data, "-o", str(tmp_path / "run")),
-        *("--preset", "paper", "--base", asked.base, "--text-only"),
+        *("-m", "pinocchio", "train", *longer.data, "-o", str(tmp_path / "run")),
+        *("--preset", "paper", "--base", longer.base, "--text-only"),
         *("--epochs", "3", "--learning-rate", "7e-4", "--set", "dropout=0"),
         *("--set", "checkpointing=0", "--set", "model_dropout=1"),
         *("--set", "benchmark_dropout=1"),
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=550)
     assert done.returncode == 0, done.stderr[-2_000:]
-    assert held_out_auroc(tmp_path / "run" / "checkpoint", asked) >= 0.99
+    assert held_out_auroc(tmp_path / "run" / "checkpoint", longer) >= 0.99
 
 
 def test_the_checkpoint_says_what_was_done(config: LlmTrainConfig, finished: Path) -> None:
-    """B05, E01-E06, E09, E10: the paper's values, what was chosen besides, and what came of it."""
+    """The checkpoint has the paper's values, other settings and quality (B05, E01-E10)."""
     found = config_in(finished)
     assert (found.name, found.adapter and (found.adapter.rank, found.adapter.alpha)) == (
         "tiny",
@@ -167,7 +167,7 @@ def test_the_checkpoint_says_what_was_done(config: LlmTrainConfig, finished: Pat
     assert (facts["weight_decay"], facts["gradient_norm"], facts["dropout"]) == (0.01, 1.0, 0.05)
     assert facts["steps"] == 2 * -(-facts["rows"] // 32)
     assert facts["precision"] == {"base": "torch.float32", "adapter": "torch.float32"}
-    assert 0.5 < facts["trainable_share"] < 1.5  # of a base this small it is no small share
+    assert 0.5 < facts["trainable_share"] < 1.5  # large, because the base is small
     assert len(facts["validation_losses"]) == 2
     assert found.source_models == ("gpt", "llama")
     assert found.benchmarks == ("sums",)
@@ -176,7 +176,7 @@ def test_the_checkpoint_says_what_was_done(config: LlmTrainConfig, finished: Pat
 
 
 def test_every_linear_layer_but_the_head_is_adapted(finished: Path, tiny_bases: OfFamily) -> None:
-    """B05: those of the language model and of the vision tower alike."""
+    """Every linear layer but the head is adapted, in language model and vision tower (B05)."""
     names = {name.rpartition(".lora_")[0] for name in load_file(finished / ADAPTER)}
     model = load_base(tiny_bases("qwen3_vl"), "image-text-to-text")
     linear = {name for name, m in model.named_modules() if isinstance(m, torch.nn.Linear)}
@@ -187,7 +187,7 @@ def test_every_linear_layer_but_the_head_is_adapted(finished: Path, tiny_bases: 
 def test_the_adapter_scores_the_same_however_it_is_held(
     finished: Path, tiny_bases: OfFamily
 ) -> None:
-    """After saving, loading and merging: the scores of the unmerged adapter, to 1e-5."""
+    """The adapter scores the same to 1e-5 unmerged, merged, and after saving and loading."""
     known, base = config_in(finished), tiny_bases("qwen3_vl")
     prompts = load_prompts(known, base)
     model = load_base(base, known.architecture)
@@ -202,7 +202,7 @@ def test_the_adapter_scores_the_same_however_it_is_held(
 def test_the_loss_is_that_of_the_answer_token(
     config: LlmTrainConfig, finished: Path, tiny_bases: OfFamily
 ) -> None:
-    """B10: the cross-entropy of a whole forward pass at its last position, of no other one."""
+    """The loss is the cross-entropy at the last position only (B10)."""
     run = run_of(finished, config, tiny_bases("qwen3_vl"))
     samples = read_samples(config).train[:4]
     prepared, _ = run.calibrator.rows([sample.item for sample in samples])
@@ -229,7 +229,7 @@ def run_of(checkpoint: Path, config: LlmTrainConfig, base: Path) -> AdapterRun:
 def test_a_run_that_was_interrupted_ends_with_the_same_scores(
     config: LlmTrainConfig, finished: Path, tmp_path: Path
 ) -> None:
-    """Going on from saved state is as if nothing had happened, dropout included."""
+    """An interrupted run ends with the same scores, with dropout too."""
 
     def stop(done: int, _total: int) -> None:
         if done == 4:
@@ -237,9 +237,9 @@ def test_a_run_that_was_interrupted_ends_with_the_same_scores(
 
     with pytest.raises(KeyboardInterrupt):
         train_llm(tmp_path, config, silent, progress=stop, save_every_s=0)
-    said: list[str] = []
-    resumed = train_llm(tmp_path, config, said.append)
-    assert "going on after 3 steps" in said
+    sentences: list[str] = []
+    resumed = train_llm(tmp_path, config, sentences.append)
+    assert "going on after 3 steps" in sentences
     assert scores_of(resumed) == pytest.approx(scores_of(finished), abs=1e-3)
 
 
@@ -265,11 +265,11 @@ train_llm(Path(sys.argv[2]), LlmTrainConfig(**given), progress=progress, save_ev
 def test_a_run_that_was_killed_at_every_step_ends_with_the_same_scores(
     config: LlmTrainConfig, finished: Path, tmp_path: Path
 ) -> None:
-    """A run killed with -9 after each step in turn goes on to the same scores when repeated."""
-    asked = json.dumps(config.as_dict())
+    """A run killed with SIGKILL after each step in turn ends with the same scores."""
+    config_text = json.dumps(config.as_dict())
     steps = config_in(finished).training["steps"]
     for step in range(1, steps + 1):
-        command = [sys.executable, "-c", KILLED, asked, str(tmp_path), str(step)]
+        command = [sys.executable, "-c", KILLED, config_text, str(tmp_path), str(step)]
         killed = subprocess.run(command, capture_output=True, text=True, timeout=120)
         assert killed.returncode == -signal.SIGKILL, killed.stderr
     resumed = train_llm(tmp_path, config, silent)
@@ -298,20 +298,20 @@ def on_two_processes(
     ]
 
 
-def _be_one_of_two(command: Sequence[str], env: dict[str, str], told: Path) -> NoReturn:
+def _be_one_of_two(command: Sequence[str], env: dict[str, str], output: Path) -> NoReturn:
     status = 1
     try:
         os.environ.update(env)
-        PartialState._reset_state()  # it would stay the only one
+        PartialState._reset_state()  # otherwise it would stay the only process
         result = CliRunner().invoke(cli, command)
         status = result.exit_code
-        told.write_text(f"{result.stderr}{result.exception or ''}")
+        output.write_text(f"{result.stderr}{result.exception or ''}")
     finally:
         os._exit(status)
 
 
 def test_two_processes_end_with_what_one_does(config: LlmTrainConfig, tmp_path: Path) -> None:
-    """V13: sixteen rows a step are sixteen altogether, so the scores are the same (gloo)."""
+    """Two processes end with the scores of one: a step has sixteen rows in all (V13, gloo)."""
     data = write_sums(tmp_path / "few.jsonl", 60)
     command = [
         *("train", str(data), "-o", str(tmp_path / "two"), "--preset", "paper"),
@@ -339,19 +339,19 @@ def test_two_processes_end_with_what_one_does(config: LlmTrainConfig, tmp_path: 
 def test_what_a_run_says_is_in_words(
     config: LlmTrainConfig, finished: Path, tmp_path: Path
 ) -> None:
-    """The end of a run, taken up again, is a small table and no Python dict."""
+    """The output of a run has sentences and a table, and no Python dict."""
     again = tmp_path / "run"
     shutil.copytree(finished.parent, again)
-    said: list[str] = []
-    train_llm(again, config, said.append)
-    whole = "\n".join(said)
+    sentences: list[str] = []
+    train_llm(again, config, sentences.append)
+    whole = "\n".join(sentences)
     assert re.search(r"validation rows:\n  no names told +AUROC [01]\.\d{3}, Brier", whole)
     assert re.search(r"the adapter has \d+\.\d\d% as many weights as the base", whole)
     assert "{" not in whole
 
 
 def test_a_folder_is_one_run(config: LlmTrainConfig, finished: Path) -> None:
-    """Another configuration is refused in a folder that has a run in it; nothing is changed."""
+    """Another configuration is refused in a folder with a run, which stays unchanged."""
     before = (finished / ADAPTER).read_bytes()
     with pytest.raises(TrainingError, match="another configuration"):
         train_llm(finished.parent, replace(config, learning_rate=1.0), silent)
@@ -362,7 +362,7 @@ def test_a_folder_is_one_run(config: LlmTrainConfig, finished: Path) -> None:
 def test_a_probe_is_part_of_the_checkpoint(
     config: LlmTrainConfig, finished: Path, tmp_path: Path, elicitation: Any
 ) -> None:
-    """K14: fitted on the adapter's states, read at scoring in the labels' place, and digested."""
+    """A probe is fitted on the adapter's states, used for scores, and has a digest (K14)."""
     probed = replace(config, elicitation=elicitation, epochs=1, batch_rows=64)
     made = train_llm(tmp_path / "run", probed, silent)
     known = config_in(made)
@@ -385,9 +385,7 @@ def test_a_probe_is_part_of_the_checkpoint(
 def test_a_checkpoint_is_gone_on_from(
     config: LlmTrainConfig, finished: Path, tmp_path: Path
 ) -> None:
-    """G06, A09: with a learning rate of nothing it stays what it was, with one it changes; its
-    prompt, base and rank are kept, and the new rows' names join those that it knows.
-    """
+    """Training continues from a checkpoint, with its prompt, base and rank (G06, A09)."""
     own = sums(60, seed=7)
     data = tmp_path / "own.jsonl"
     data.write_text("".join(json.dumps({**row, "model": "ours"}) + "\n" for row in own))
@@ -402,7 +400,7 @@ def test_a_checkpoint_is_gone_on_from(
 
 
 def test_a_text_model_is_trained_as_one(tiny_bases: OfFamily, rows: Path, tmp_path: Path) -> None:
-    """E01 on a hybrid base without eyes: its kind is read from its own config.json."""
+    """A hybrid base without vision is trained as a text model, by its config.json (E01)."""
     made = train_llm(
         tmp_path / "run",
         LlmTrainConfig(
@@ -433,15 +431,13 @@ def shown_row(number: int, data: bytes | None) -> dict[str, Any]:
 
 @pytest.mark.parametrize("family", ["qwen3_5", pytest.param("qwen3_vl", marks=pytest.mark.slow)])
 def test_images_are_trained_with(tiny_bases: OfFamily, tmp_path: Path, family: Family) -> None:
-    """B06, F05, F06: rows with an image and rows with the placeholder in one step; the vision
-    tower's own adapter learns from both, and a row whose image is damaged is left out.
-    """
-    shown = [picture(colour=RED), picture(colour=GREEN), None]
-    rows = [shown_row(n, shown[n % 3]) for n in range(12)]
+    """Rows with an image and with the placeholder train together (B06, F05, F06)."""
+    images = [picture(colour=RED), picture(colour=GREEN), None]
+    rows = [shown_row(n, images[n % 3]) for n in range(12)]
     rows.append(shown_row(13, picture(colour=RED)[:40]))
     data = tmp_path / "rows.jsonl"
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    said: list[str] = []
+    sentences: list[str] = []
     made = train_llm(
         tmp_path / "run",
         LlmTrainConfig(
@@ -452,10 +448,10 @@ def test_images_are_trained_with(tiny_bases: OfFamily, tmp_path: Path, family: F
             learning_rate=1e-2,
             device="cpu",
         ),
-        said.append,
+        sentences.append,
     )
     known = config_in(made)
-    assert any(line.startswith("1 rows are left out") for line in said)
+    assert any(line.startswith("1 rows are left out") for line in sentences)
     assert known.training["rows"] + known.quality["validation_plain"]["rows"] == 12
     assert known.images is not None
     state = load_file(made / ADAPTER)
@@ -470,12 +466,10 @@ def test_images_are_trained_with(tiny_bases: OfFamily, tmp_path: Path, family: F
 def test_images_on_two_processes_and_every_form_of_what_comes_of_it(
     tiny_bases: OfFamily, tmp_path: Path, family: Family
 ) -> None:
-    """B05, B06, V13: rows with and without an image, started as a person does (gloo), end where one
-    process ends; the checkpoint scores the same unmerged, merged, and exported.
-    """
-    shown = [picture(colour=RED), picture(colour=GREEN), None]
+    """Rows with images end on two processes where one ends (B05, B06, V13, gloo)."""
+    pictures = [picture(colour=RED), picture(colour=GREEN), None]
     data, base = tmp_path / "rows.jsonl", str(tiny_bases(family))
-    data.write_text("".join(json.dumps(shown_row(n, shown[n % 3])) + "\n" for n in range(40)))
+    data.write_text("".join(json.dumps(shown_row(n, pictures[n % 3])) + "\n" for n in range(40)))
     options = ("--epochs", "2", "--learning-rate", "1e-3", "--set", "dropout=0")
     command = [
         *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"),
@@ -507,7 +501,7 @@ def test_images_on_two_processes_and_every_form_of_what_comes_of_it(
 
 
 def test_an_empty_answer_is_incorrect(rows: Path) -> None:
-    """D03: refusals and empty answers are kept; one that says nothing is never right."""
+    """An empty answer is incorrect, whatever its label (D03)."""
     row = {"question": "2+2?", "response": " ", "correct": 1}
     assert sample_of(parse_row(row)).target == 0
     assert sample_of(parse_row({**row, "response": "I cannot say.", "correct": 0})).target == 0
@@ -515,7 +509,7 @@ def test_an_empty_answer_is_incorrect(rows: Path) -> None:
 
 
 def test_no_question_is_on_both_sides(config: LlmTrainConfig) -> None:
-    """D04: all answers to a question are trained on, or validated on."""
+    """All answers to a question are on one side (D04)."""
     found = read_samples(config)
     sides = [{sample.question_id for sample in side} for side in (found.train, found.validation)]
     assert not sides[0] & sides[1]
@@ -524,7 +518,7 @@ def test_no_question_is_on_both_sides(config: LlmTrainConfig) -> None:
 
 
 def test_an_epoch_shows_every_row_once(config: LlmTrainConfig) -> None:
-    """E04, E05: each epoch has all rows in an order of its own; the last step may be smaller."""
+    """Each epoch has all rows in an order of its own (E04, E05)."""
     epochs = [
         [step_numbers(70, step, config) for step in range(start, start + 3)] for start in (0, 3)
     ]
@@ -535,7 +529,7 @@ def test_an_epoch_shows_every_row_once(config: LlmTrainConfig) -> None:
 
 
 def test_the_learning_rate_rises_and_falls() -> None:
-    """E02, E09: 1e-4 at the end of a short warm-up, next to nothing at the end."""
+    """The learning rate is 1e-4 after a short warm-up and next to nothing at the end (E02, E09)."""
     rates = [learning_rate(step, 1_000, LlmTrainConfig(data=())) for step in range(1_000)]
     assert max(rates) == rates[29] == pytest.approx(1e-4)
     assert rates == sorted(rates[:30]) + sorted(rates[30:], reverse=True)
@@ -561,10 +555,10 @@ def test_the_learning_rate_rises_and_falls() -> None:
 def test_options_that_contradict_are_refused(
     rows: Path, finished: Path, tmp_path: Path, options: tuple[str, ...], sentence: str
 ) -> None:
-    """One sentence and status 2 from `pinocchio train`, and no folder is made."""
-    given = [str(finished) if option == "CHECKPOINT" else option for option in options]
+    """Contradicting options give one sentence, status 2 and no folder."""
+    words = [str(finished) if option == "CHECKPOINT" else option for option in options]
     out = str(tmp_path / "run")
-    result = CliRunner().invoke(cli, ["train", str(rows), "-o", out, *given])
+    result = CliRunner().invoke(cli, ["train", str(rows), "-o", out, *words])
     assert result.exit_code == 2
     assert sentence in result.stderr
     assert not (tmp_path / "run").exists()
@@ -573,9 +567,9 @@ def test_options_that_contradict_are_refused(
 def test_a_language_model_is_no_start_of_the_other_command(
     rows: Path, finished: Path, tmp_path: Path
 ) -> None:
-    """`pinocchio train --with` adds parts to a calibrator of the shipped kind alone."""
-    given = ["--start", str(finished), "--with", "inspector", "-o", str(tmp_path / "run")]
-    result = CliRunner().invoke(cli, ["train", str(rows), *given])
+    """`pinocchio train --with` refuses to start from a language model."""
+    arguments = ["--start", str(finished), "--with", "inspector", "-o", str(tmp_path / "run")]
+    result = CliRunner().invoke(cli, ["train", str(rows), *arguments])
     assert result.exit_code == 2
     assert "--with is not for language models" in result.stderr
 
@@ -591,7 +585,7 @@ def test_a_language_model_is_no_start_of_the_other_command(
 def test_what_cannot_be_trained_is_said(
     config: LlmTrainConfig, tmp_path: Path, changes: dict[str, Any], sentence: str
 ) -> None:
-    """One sentence, before anything is computed."""
-    asked = replace(config, is_text_only=False, **changes)
+    """An impossible configuration is refused before anything is computed."""
+    wrong = replace(config, is_text_only=False, **changes)
     with pytest.raises((TrainingError, CheckpointError), match=sentence):
-        train_llm(tmp_path, asked, silent)
+        train_llm(tmp_path, wrong, silent)

@@ -1,4 +1,4 @@
-"""Which rows are trained on, and how they become examples (paper C10, C11, D03, D04)."""
+"""The rows to train on, and the examples made of them (paper C10, C11, D03, D04)."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def write(path: Path, rows: list[Row]) -> Path:
     st.lists(st.tuples(st.integers(0, 30), st.sampled_from("abc")), max_size=60), st.floats(0, 1)
 )
 def test_no_question_is_on_both_sides(asked: list[tuple[int, str]], share: float) -> None:
-    """D04: all responses to a question land on one side, whoever gave them; no row is lost."""
+    """All replies to a question are on one side, and no row is lost (D04)."""
     rows = [row(question, model, response=model) for question, model in asked]
     train, validation = split_by_question(rows, share)
     assert not {r.question_id for r in train} & {r.question_id for r in validation}
@@ -80,7 +80,7 @@ def test_no_question_is_on_both_sides(asked: list[tuple[int, str]], share: float
 
 
 def test_the_split_is_for_ever() -> None:
-    """D04: a question's side depends on its id alone: not on order, seed, platform or the rest."""
+    """A question's side depends on its id alone (D04)."""
     assert share_of("gpqa/1") == pytest.approx(0.438018, abs=1e-6)
     few, many = [row(n) for n in range(50)], [row(n) for n in range(500)]
     _, held = split_by_question(few, 0.2)
@@ -88,7 +88,7 @@ def test_the_split_is_for_ever() -> None:
     assert {r.question_id for r in held} <= {r.question_id for r in more_held}
 
 
-def asked(id: str, question: str) -> Row:
+def row_asking(id: str, question: str) -> Row:
     return replace(row(1), question_id=id, question=question)
 
 
@@ -102,19 +102,19 @@ LONG = "Which of these planets has the most moons, and what are they called?"
         (LONG + "x" * 300, LONG + "x" * 300 + "y", True),  # the same 300 letters
         (LONG, LONG + " A. Saturn", False),
         ("2 + 2 = ?", "2 + 2=?", True),
-        ("( [ { ) ]", "( [ { ) ] }", False),  # no letter is the same as no letter
+        ("( [ { ) ]", "( [ { ) ] }", False),  # text without letters is compared by its signs
     ],
 )
 def test_copies_of_a_question_have_one_id(first: str, second: str, is_copy: bool) -> None:
-    """D04: benchmarks borrow from each other, so an id alone does not tell questions apart."""
-    ids = [r.question_id for r in without_copies([asked("b", first), asked("a", second)])]
+    """Copies of a question have one id, also from another benchmark (D04)."""
+    ids = [r.question_id for r in without_copies([row_asking("b", first), row_asking("a", second)])]
     assert ids == (["a", "a"] if is_copy else ["b", "a"])
 
 
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=40))
 def test_what_shares_an_id_or_a_text_is_on_one_side(pairs: list[tuple[int, int]]) -> None:
-    """D04: however ids and texts are tied to each other, in any order; nothing else changes."""
-    rows = [asked(f"q{id}", f"{LONG} {text}") for id, text in pairs]
+    """Rows that share an id or a text are on one side, in any order (D04)."""
+    rows = [row_asking(f"q{id}", f"{LONG} {text}") for id, text in pairs]
     merged = without_copies(rows)
     of_id = {r.question_id: m.question_id for r, m in zip(rows, merged, strict=True)}
     of_text = {r.question: m.question_id for r, m in zip(rows, merged, strict=True)}
@@ -127,7 +127,7 @@ def test_what_shares_an_id_or_a_text_is_on_one_side(pairs: list[tuple[int, int]]
 
 
 def test_copies_are_never_on_both_sides(tmp_path: Path) -> None:
-    """D04: of two benchmarks with the same questions, both rows of each are on one side."""
+    """Copies in two benchmarks are never on both sides (D04)."""
     files = [
         write(tmp_path / f"{name}.jsonl", [row(n, question_id=f"{name}{n}") for n in range(60)])
         for name in "ab"
@@ -138,7 +138,7 @@ def test_copies_are_never_on_both_sides(tmp_path: Path) -> None:
 
 
 def test_the_share_is_about_what_was_asked_for() -> None:
-    """Over many questions the validation share is met."""
+    """The validation share is met over many questions."""
     _, validation = split_by_question([row(n) for n in range(4_000)], 0.15)
     assert len(validation) == pytest.approx(600, rel=0.15)
 
@@ -150,7 +150,7 @@ def test_the_share_is_about_what_was_asked_for() -> None:
 def test_files_for_non_commercial_use_are_left_out(
     tmp_path: Path, name: str, trainable: bool
 ) -> None:
-    """A file that is marked `__nc` never reaches a training run, even when it is asked for."""
+    """A file marked `__nc` is never trained on."""
     assert is_trainable(tmp_path / name) is trainable
     marked = write(tmp_path / "marked__nc.jsonl", [row(n, "forbidden") for n in range(50)])
     free = write(tmp_path / "free.jsonl", [row(n, "allowed") for n in range(50)])
@@ -159,7 +159,7 @@ def test_files_for_non_commercial_use_are_left_out(
 
 
 def test_the_mark_of_a_folder_does_not_count(tmp_path: Path) -> None:
-    """Only the file's own name is looked at."""
+    """Only the file's own name is checked for the mark."""
     assert is_trainable(tmp_path / "folder__nc" / "gpqa.jsonl")
 
 
@@ -169,7 +169,7 @@ def test_the_mark_of_a_folder_does_not_count(tmp_path: Path) -> None:
     st.floats(0, 1),
 )
 def test_balance_respects_its_limits(sizes: dict[str, int], total: int, power: float) -> None:
-    """Each benchmark has at most its rows and at most its rounded share of the total."""
+    """Each benchmark has at most its rows and its rounded share of the total."""
     rows = [row(n, benchmark=name) for name, size in sizes.items() for n in range(size)]
     chosen = balance(rows, total, power, random.Random(1))
     wanted = {name: size**power for name, size in sizes.items()}
@@ -183,7 +183,7 @@ def test_balance_respects_its_limits(sizes: dict[str, int], total: int, power: f
 
 
 def test_a_lower_power_gives_small_benchmarks_more() -> None:
-    """C10: large sources do not drown the others; power 1 keeps their proportion."""
+    """A lower power gives small benchmarks more rows (C10)."""
     rows = [row(n, benchmark="large") for n in range(900)]
     rows += [row(n, benchmark="small") for n in range(100)]
     counts = {
@@ -196,7 +196,7 @@ def test_a_lower_power_gives_small_benchmarks_more() -> None:
 
 
 def test_the_same_values_choose_the_same_rows(tmp_path: Path) -> None:
-    """A selection can be made again from its file names, in whatever order they are given."""
+    """A selection is the same for the same files in any order."""
     files = [
         write(tmp_path / f"{name}.jsonl", [row(n, benchmark=name) for n in range(80)])
         for name in ("one", "two", "three")
@@ -209,7 +209,7 @@ def test_the_same_values_choose_the_same_rows(tmp_path: Path) -> None:
 
 
 def test_unlabelled_rows_are_told(tmp_path: Path) -> None:
-    """D03: what has no label is not taken for incorrect; bad rows are errors with their line."""
+    """Rows without a label are reported and not taken for incorrect (D03)."""
     path = tmp_path / "rows.jsonl.gz"
     lines = [json.dumps(row(1).raw), "x", json.dumps({"question": "q", "response": ""})]
     path.write_bytes(gzip.compress("\n".join(lines).encode()))
@@ -222,7 +222,7 @@ def test_unlabelled_rows_are_told(tmp_path: Path) -> None:
 
 
 def test_nothing_to_train_on_is_an_error(tmp_path: Path) -> None:
-    """Without a labelled row, a file or a question left, the sentence says so."""
+    """Without a labelled row, a file or a question left, training is refused."""
     empty = write(tmp_path / "empty.jsonl", [])
     with pytest.raises(TrainingError, match=r"no labelled row in .*empty\.jsonl"):
         load_labelled([empty])
@@ -249,7 +249,7 @@ def test_nothing_to_train_on_is_an_error(tmp_path: Path) -> None:
 
 
 def test_tokenizing_keeps_labels_and_tags() -> None:
-    """Model names are trained in lower case; texts are the ids of question and answer."""
+    """An example has the ids of question and answer, the label, and the model in lower case."""
     (example,) = tokenize([row(3, "Kimi-3", "gpqa")], tokenizer(), LAYOUT)
     question, answer = encode(tokenizer(), ["What is 3 + 3?", "6"], LAYOUT)
     assert (example.question.tolist(), example.answer.tolist()) == (question, answer)
@@ -258,7 +258,7 @@ def test_tokenizing_keeps_labels_and_tags() -> None:
 
 
 def test_the_tower_reads_what_is_served() -> None:
-    """An example made for the tower holds what `tower_row` makes of its texts at serving."""
+    """An example for the tower equals what `tower_row` makes when serving."""
     (example,) = tokenize([row(3)], tokenizer(), LAYOUT)
     question, answer = encode(tokenizer(), ["What is 3 + 3?", "6"], LAYOUT)
     served = tower_row("What is 3 + 3?", "6", question, answer)
@@ -268,7 +268,7 @@ def test_the_tower_reads_what_is_served() -> None:
 
 
 def test_chunks_of_rows_make_no_difference() -> None:
-    """More rows than are tokenized at once give as many examples, in their order."""
+    """Rows are tokenized in chunks with the same examples in order."""
     rows = [row(n) for n in range(2_100)]
     examples = tokenize(rows, tokenizer(), LAYOUT)
     assert [e.target for e in examples] == [r.correct for r in rows]
@@ -277,24 +277,24 @@ def test_chunks_of_rows_make_no_difference() -> None:
 
 
 def test_a_target_stands_in_for_the_label() -> None:
-    """Outliers have no label; they carry what they are given."""
+    """A given target replaces the label."""
     assert tokenize([row(3)], tokenizer(), LAYOUT, target=0.4)[0].target == 0.4
 
 
 def test_disguise_changes_answers_and_never_labels() -> None:
-    """About the asked share gets text that addresses the reader, right and wrong answers alike."""
+    """Disguising adds text to about the wanted share of answers and changes no label."""
     rows = [row(n) for n in range(2_000)]
-    shown = disguise_rows(rows, 0.2, random.Random(1))
-    changed = [after for before, after in zip(rows, shown, strict=True) if after is not before]
+    disguised = disguise_rows(rows, 0.2, random.Random(1))
+    changed = [after for before, after in zip(rows, disguised, strict=True) if after is not before]
     assert len(changed) == pytest.approx(400, rel=0.2)
     assert sum(r.correct or 0 for r in changed) == pytest.approx(len(changed) / 2, rel=0.2)
-    assert [r.correct for r in shown] == [r.correct for r in rows]
+    assert [r.correct for r in disguised] == [r.correct for r in rows]
     assert all(len(r.answer) > len(rows[0].answer) for r in changed)
     assert disguise_rows(rows, 0.0, random.Random(1)) == rows
 
 
 def test_rebuilt_replies_lose_their_confidence_half_of_the_time() -> None:
-    """A reply that is only a letter and a stated confidence is also trained on as the letter."""
+    """A reply of a letter and a confidence loses the confidence half of the time."""
     rows = [row(n, response="Answer: B\nConfidence: 95%") for n in range(400)]
     found = Counter(r.answer for r in disguise_rows(rows, 0.0, random.Random(1)))
     assert set(found) == {"Answer: B", "Answer: B\nConfidence: 95%"}

@@ -1,4 +1,4 @@
-"""Abilities of models: fitted on unlike benchmarks, added to a score, kept in checkpoints."""
+"""Abilities of models: fitted on different benchmarks, added to a score, saved in checkpoints."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DIFFICULTY = {"easy": -1.5, "hard": 1.5}
 
 
 def replies(count: int, of: dict[str, tuple[str, ...]]) -> Iterator[Row]:
-    """So many of each model to each of its benchmarks, right as a Rasch model has it."""
+    """Yield `count` replies of each model to each of its benchmarks, right by a Rasch model."""
     rng = np.random.default_rng(3)
     for model, benchmarks in of.items():
         for benchmark in benchmarks:
@@ -65,16 +65,16 @@ def shipped() -> EmbeddedCalibrator:
 
 
 def test_a_model_is_judged_by_what_it_was_asked(rows: list[Row]) -> None:
-    """Right less often than the weak one, since it was asked what is hard, it is the able one."""
+    """A model that answers hard questions is abler, although it is right less often."""
     shares = {name: np.mean([row.correct for row in rows if row.model == name]) for name in ABILITY}
     assert shares["Able"] < shares["weak"]
     odds = fit_abilities(rows, ["able", "common", "weak"], WHOLE)[ODDS][1:]
-    middle = 0.0  # of all rows: a quarter each able and weak, half of them common
+    middle = 0.0  # the mean of all rows: a quarter each able and weak, half of them common
     np.testing.assert_allclose(odds, np.array([1.0, 0.0, -1.0]) - middle, atol=0.2)
 
 
 def test_nothing_is_told_of_no_name_and_little_of_a_rare_one(rows: list[Row]) -> None:
-    """No name and a name without rows get 0; a few right replies do not make a model able."""
+    """An unknown name has an ability of 0, and a rare one nearly so."""
     few = [replace(row, model="rare", correct=1) for row in rows[:3]]
     names = ["able", "common", "nobody", "rare", "weak"]
     odds = dict(
@@ -85,7 +85,7 @@ def test_nothing_is_told_of_no_name_and_little_of_a_rare_one(rows: list[Row]) ->
 
 
 def test_the_order_of_rows_and_fractions_of_labels(rows: list[Row]) -> None:
-    """The same rows in another order teach the same, and two halves of a label as much as one."""
+    """The order of rows changes nothing, and two halves of a label count as one."""
     names = ["able", "common", "weak"]
     found = fit_abilities(rows, names, WHOLE)[ODDS]
     assert fit_abilities(rows[::-1], names, WHOLE)[ODDS] == pytest.approx(found, abs=1e-3)
@@ -101,7 +101,7 @@ def with_odds(shipped: EmbeddedCalibrator, odds: Sequence[float] | None) -> Embe
 
 
 def test_a_name_moves_a_number_by_its_odds(shipped: EmbeddedCalibrator) -> None:
-    """On top of all other parts, and without a known name nothing, bit for bit."""
+    """A known name moves a number by its odds, an unknown one by nothing."""
     names = shipped.config.source_models
     without = with_odds(shipped, None)
     knowing = with_odds(shipped, [0.0] * len(names) + [0.5])
@@ -117,7 +117,7 @@ def test_a_name_moves_a_number_by_its_odds(shipped: EmbeddedCalibrator) -> None:
 
 
 def test_a_name_that_is_often_wrong_is_told(shipped: EmbeddedCalibrator) -> None:
-    """What a middling model would get for the same reply is reckoned with its own ability."""
+    """A name that is often wrong is a reason, compared with a middling model."""
     assert shipped.parts.forest is not None
     middling = shipped.parts.forest.median_name
     odds = [0.0] * (len(shipped.config.source_models) + 1)
@@ -140,7 +140,7 @@ def test_a_name_that_is_often_wrong_is_told(shipped: EmbeddedCalibrator) -> None
 def test_a_checkpoint_carries_them(
     rows: list[Row], shipped: EmbeddedCalibrator, tmp_path: Path
 ) -> None:
-    """Written into a checkpoint in place of its own, they are read again, under another name."""
+    """Abilities are written into a checkpoint and read, under another version."""
     names = shipped.config.source_models
     arrays = fit_abilities(
         [replace(row, model=names[row.model == "weak"]) for row in rows], names, WHOLE
@@ -179,21 +179,21 @@ def test_a_checkpoint_carries_them(
     ],
 )
 def test_what_a_name_states(name: str, billions: float | None, version: float | None) -> None:
-    """Parameters and version are read; active parameters, contexts, dates and formats are none."""
-    told = stated_in(name)
-    assert told is not None
-    assert told[0] == (billions is None)
-    assert told[3] == (version is None)
+    """Parameters and version are read from a name, but no contexts, dates or formats."""
+    stated = stated_in(name)
+    assert stated is not None
+    assert stated[0] == (billions is None)
+    assert stated[3] == (version is None)
     if billions is not None:
-        assert told[1] == pytest.approx(np.log2(billions) - 3.5)
-    assert told[2] == pytest.approx((version or 0) / 4)
+        assert stated[1] == pytest.approx(np.log2(billions) - 3.5)
+    assert stated[2] == pytest.approx((version or 0) / 4)
 
 
 @pytest.mark.parametrize(
     "name", ["", "demo", "my-model", "mistral-large-2407", "text-davinci-003", "8/", "0" * 9_999]
 )
 def test_an_operators_own_name_states_nothing(name: str) -> None:
-    """Nothing is added for a name that tells neither parameters nor a version."""
+    """A name without parameters or version adds nothing."""
     assert stated_in(name) is None
     assert Abilities(np.zeros(1), np.ones(STATED + 1)).of_unknown(name) == 0
 
@@ -207,14 +207,16 @@ def stating_rows(*, is_larger_better: bool = True) -> list[Row]:
     for billions in (1, 2, 4, 8, 16, 32, 64, 128):
         share = sigmoid((np.log2(billions) - 3.5) * (0.5 if is_larger_better else -0.5))
         for n, is_right in enumerate((rng.random(300) < share).tolist()):
-            told = {"question_id": str(n), "benchmark": "sums", "question": "?", "response": "."}
-            rows.append(parse_row({**told, "model": f"own-{billions}b", "correct": int(is_right)}))
+            fields = {"question_id": str(n), "benchmark": "sums", "question": "?", "response": "."}
+            rows.append(
+                parse_row({**fields, "model": f"own-{billions}b", "correct": int(is_right)})
+            )
     return rows
 
 
 @pytest.mark.parametrize("is_larger_better", [True, False])
 def test_what_names_state_is_worth_what_known_models_show(is_larger_better: bool) -> None:
-    """A model that nobody has seen is judged as those of its size are, not by their names."""
+    """An unknown model is rated like known ones of its size."""
     arrays = fit_abilities(stating_rows(is_larger_better=is_larger_better), [], AbilityConfig())
     abilities = Abilities(arrays[ODDS], arrays[STATED_ODDS])
     small, large = (abilities.of_unknown(f"other/New-{size}") for size in ("3B", "70B-chat"))
@@ -225,16 +227,18 @@ def test_what_names_state_is_worth_what_known_models_show(is_larger_better: bool
 
 
 def test_names_that_state_nothing_teach_nothing(rows: list[Row]) -> None:
-    """Nor do models of a few replies."""
+    """Names that state nothing, or models of a few replies, teach nothing."""
     few = [row for row in stating_rows() if int(row.question_id) < 20]
-    for given in (rows, few):
-        assert fit_abilities(given, [], AbilityConfig())[STATED_ODDS].tolist() == [0] * (STATED + 1)
+    for replies in (rows, few):
+        assert fit_abilities(replies, [], AbilityConfig())[STATED_ODDS].tolist() == [0] * (
+            STATED + 1
+        )
 
 
 def test_a_name_that_is_not_known_moves_a_number_by_what_it_states(
     shipped: EmbeddedCalibrator,
 ) -> None:
-    """As a known name does; a known one and one that states nothing stay as they are."""
+    """An unknown name moves a number by its stated size and version."""
     assert shipped.parts.abilities is not None
     odds = shipped.parts.abilities.odds
     without, knowing = (
@@ -257,7 +261,7 @@ def test_a_name_that_is_not_known_moves_a_number_by_what_it_states(
 
 
 def test_the_shipped_one_judges_unknown_models_by_their_size(shipped: EmbeddedCalibrator) -> None:
-    """A large model that came out later is surer than a small one, a hosted one than none."""
+    """The shipped checkpoint rates an unknown large model above a small one."""
     item = Item(
         "A train goes 60 miles in 1.5 hours. How fast is it?", "60 / 1.5 = 40 miles an hour."
     )
@@ -270,7 +274,7 @@ def test_the_shipped_one_judges_unknown_models_by_their_size(shipped: EmbeddedCa
 
 
 def test_a_checkpoint_of_before_adds_nothing() -> None:
-    """Version 9 and those before it have no such numbers; one of another shape is refused."""
+    """An old checkpoint has no odds for stated sizes, and arrays of another shape are refused."""
     before = Abilities.from_state({ODDS: np.zeros(3, np.float16)})
     assert before is not None
     assert before.of_unknown("llama-9-700b") == 0
@@ -279,7 +283,7 @@ def test_a_checkpoint_of_before_adds_nothing() -> None:
 
 
 def test_a_known_model_is_known_under_whoevers_name(shipped: EmbeddedCalibrator) -> None:
-    """What stands before the last slash is left out, as servers of open models put it there."""
+    """A known model is recognised behind a provider's name and in any case."""
     name = shipped.config.source_models[0]
     item = Item("What is the sum of 12 and 30?", "12 + 30 = 42. The answer is 42.")
     spelled = (name, f"Somebody/{name.upper()}", f"openrouter/somebody/{name}")

@@ -1,4 +1,4 @@
-"""The forest: what scikit-learn grew is what numpy serves, and it errs where nothing is known."""
+"""The forest: numpy serves what scikit-learn grew, and unknown texts get finite numbers."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ SEED = 5
 
 
 def rows(count: int) -> ForestData:
-    """Right answers are mostly long; of two subjects, one is asked about in words of its own; model
-    2 is right on half as many questions as model 1, model 3 is rare.
+    """Return rows of two subjects; right answers are mostly long.
+
+    Model 2 is right half as often as model 1, and model 3 is rare.
     """
     rng = np.random.default_rng(1)
     made, names, targets = [], [], []
@@ -64,6 +65,7 @@ def forest(state: dict[str, Any]) -> Forest:
 
 
 def test_half_the_weight_is_half_the_log_odds(data: ForestData, forest: Forest) -> None:
+    """Half the weight gives half the log-odds."""
     half = Forest(fit_forest(data, 4, VECTORS, replace(CONFIG, weight=0.5), SEED))
     read_whole, read_half = (each.read(data.rows, data.names) for each in (forest, half))
     assert read_whole.std() > 0.5, "the trees tell rows apart"
@@ -71,9 +73,7 @@ def test_half_the_weight_is_half_the_log_odds(data: ForestData, forest: Forest) 
 
 
 def test_it_learns_from_traits_and_names(data: ForestData, forest: Forest) -> None:
-    """Long answers, which are mostly right here, get more than short ones; the better model more
-    than the other and more than none.
-    """
+    """Long answers and the better model get more, an unknown model a number between."""
     right, wrong = ([tower_row("What is 7?", "so " * n, [100, 101], [7, 7])] for n in (30, 3))
     assert forest.read(right, [0])[0] > forest.read(wrong, [0])[0] + 1
     good, poor, unknown = (forest.read(data.rows, [name] * 600).mean() for name in (1, 2, 0))
@@ -81,7 +81,7 @@ def test_it_learns_from_traits_and_names(data: ForestData, forest: Forest) -> No
 
 
 def test_an_ability_is_against_the_same_benchmarks_and_drawn_to_zero(data: ForestData) -> None:
-    """The mean of what a model's rows lie above their benchmarks, fewer rows counting for less."""
+    """An ability is the mean above the model's benchmarks, drawn to zero for few rows."""
     found = abilities(data, 5)
     usual = np.array([data.targets[data.benchmarks == b].mean() for b in data.benchmarks])
     own = (data.targets - usual)[data.names == 1]
@@ -93,7 +93,7 @@ def test_an_ability_is_against_the_same_benchmarks_and_drawn_to_zero(data: Fores
 
 
 def test_topics_tell_subjects_apart_without_labels(data: ForestData) -> None:
-    """Questions on one subject lie close together, those on another far away."""
+    """Topics of questions on one subject are close, without labels."""
     topics = Topics.from_state(fit_topics(data.rows, CONFIG, np.random.default_rng(1)))
     found = np.stack([topics.topics_of(row.grams)[:6] for row in data.rows])
     found /= np.linalg.norm(found, axis=1, keepdims=True)
@@ -103,7 +103,7 @@ def test_topics_tell_subjects_apart_without_labels(data: ForestData) -> None:
 
 
 def test_a_row_of_unknown_words_has_no_topic(data: ForestData, forest: Forest) -> None:
-    """Words that training never saw say nothing: zeros, and finite log-odds."""
+    """A row of unknown words has no topic and finite log-odds."""
     none = np.zeros(0, np.int32)
     strange = TowerRow((none,) * PARTS, data.rows[0].traits, none)
     assert not forest.topics.topics_of(strange.grams).any()
@@ -111,22 +111,22 @@ def test_a_row_of_unknown_words_has_no_topic(data: ForestData, forest: Forest) -
 
 
 def test_the_same_seed_gives_the_same_forest(data: ForestData, state: dict[str, Any]) -> None:
-    """Nothing but the seed decides."""
+    """The same seed gives the same forest, another seed another one."""
     again, other = (fit_forest(data, 4, VECTORS, CONFIG, seed) for seed in (SEED, SEED + 1))
     assert all(np.array_equal(again[name], state[name]) for name in state)
     assert not np.array_equal(other["threshold"], state["threshold"])
 
 
 def test_a_target_between_the_labels_counts_as_both(data: ForestData) -> None:
-    """Rows of target 0.3 alone give a forest that says 0.3 of all."""
+    """Rows with a target of 0.3 give a forest that says 0.3."""
     targets = np.full(600, 0.3, dtype=np.float32)
     found = Forest(fit_forest(replace(data, targets=targets), 4, VECTORS, CONFIG, SEED))
-    said = found.read(data.rows, [0] * 600)
-    assert sigmoid(said) == pytest.approx(0.3, abs=0.01)
+    odds = found.read(data.rows, [0] * 600)
+    assert sigmoid(odds) == pytest.approx(0.3, abs=0.01)
 
 
 def test_few_rows_make_a_small_forest() -> None:
-    """Four rows with hardly a word: fewer directions than wanted are filled with zeros."""
+    """Four rows make a forest whose missing directions are zeros."""
     few = rows(4)
     found = Forest(fit_forest(few, 4, VECTORS, CONFIG, SEED))
     assert found.topics.width == sum(CONFIG.topics)
@@ -144,19 +144,19 @@ def test_few_rows_make_a_small_forest() -> None:
 def test_a_forest_of_another_shape_is_refused(
     state: dict[str, Any], name: str, change: Any, message: str
 ) -> None:
-    """Arrays that do not fit are an error at loading, not nonsense at serving."""
+    """Arrays of another shape are refused at load."""
     with pytest.raises(ValueError, match=message):
         Forest(state | {name: change(state[name])})
 
 
 def test_a_forest_with_the_difficulty_beside_it_is_refused(state: dict[str, Any]) -> None:
-    """What version 4 added is no longer read; left out in silence, it would change every score."""
+    """A forest of version 4 with the difficulty beside it is refused."""
     with pytest.raises(ValueError, match="train anew"):
         Forest(state | {"beside": np.array([0.75], np.float32)})
 
 
 def test_topics_of_some_parts_alone_are_refused(state: dict[str, Any]) -> None:
-    """Every part of the n-grams has its table."""
+    """Topics without all parts are refused."""
     kept = {name: array for name, array in state.items() if not name.startswith("topics.4")}
     with pytest.raises(ValueError, match="topics of 4 parts, not of 5"):
         Forest(kept)
@@ -172,7 +172,7 @@ def test_topics_of_some_parts_alone_are_refused(state: dict[str, Any]) -> None:
 def test_any_text_has_finite_log_odds(
     forest: Forest, question: str, answer: str, said: list[int], name: int
 ) -> None:
-    """Empty, strange and long texts get a number like any other, the same alone and in a batch."""
+    """Any text has finite log-odds, the same alone and in a batch."""
     row = tower_row(question, answer, said[:9], said)
     alone, together = forest.read([row], [name]), forest.read([row, row], [name, 0])
     assert np.isfinite(together).all()

@@ -1,4 +1,4 @@
-"""Sums of n-grams of a batch, and Adam on the rows of a table that it holds."""
+"""Sums of a batch's n-grams, and Adam on its rows of a table."""
 
 from __future__ import annotations
 
@@ -23,29 +23,32 @@ def rows() -> list[TowerRow]:
 
 
 def test_a_batch_has_the_n_grams_of_its_rows_in_their_order(rows: list[TowerRow]) -> None:
+    """A batch has the n-grams of its rows, in order of parts."""
     at = np.array([4, 0, 2, 4])
     ids, bounds = GramLists(rows).grams_at(at)
     lists = np.split(ids, bounds[1:-1])
     expected = [rows[i].grams[part] for part in range(PARTS) for i in at]
     assert len(lists) == len(expected) == len(bounds) - 1
-    assert all(np.array_equal(found, given) for found, given in zip(lists, expected, strict=True))
+    assert all(np.array_equal(found, wanted) for found, wanted in zip(lists, expected, strict=True))
 
 
 def test_dropped_n_grams_are_those_that_lists_drawn_one_by_one_would_drop(
     rows: list[TowerRow],
 ) -> None:
+    """Dropping n-grams of a batch equals dropping them list by list."""
     at = np.array([1, 3, 4])
     ids, bounds = GramLists(rows).grams_at(at, np.random.default_rng(3), 0.5)
     rng, expected = np.random.default_rng(3), []
     for part in range(PARTS):
-        for given in (rows[i].grams[part] for i in at):
-            expected.append(given[rng.random(len(given)) >= 0.5])
+        for grams in (rows[i].grams[part] for i in at):
+            expected.append(grams[rng.random(len(grams)) >= 0.5])
     assert 0 < len(ids) < sum(len(rows[i].grams[part]) for part in range(PARTS) for i in at)
     assert np.array_equal(ids, np.concatenate(expected))
     assert np.array_equal(np.diff(bounds), [len(each) for each in expected])
 
 
 def test_it_moves_a_table_as_torchs_sparse_gradients_do(rows: list[TowerRow]) -> None:
+    """A table moves as with torch's sparse Adam."""
     torch.manual_seed(1)
     plain = nn.EmbeddingBag(BUCKETS, 4, mode="sum", sparse=True)
     table = plain.weight.detach().clone()

@@ -1,4 +1,4 @@
-"""What word pieces mean: the base encoder's own states, and like words close together."""
+"""Vectors of word pieces: the base encoder's states, close for similar words."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def base() -> nn.Module:
 
 
 def test_a_piece_is_read_alone(base: nn.Module) -> None:
-    """Its vector is the mean state of [CLS] piece [SEP], whatever is read with it."""
+    """A piece's vector is the mean state of [CLS] piece [SEP], in any batch."""
     found = read_alone(base, range(2000, 2600))
     with torch.inference_mode():
         states = base(torch.tensor([[CLS, 2599, SEP]])).last_hidden_state

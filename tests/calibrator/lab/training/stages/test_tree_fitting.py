@@ -1,4 +1,4 @@
-"""Trees that are fitted on numbers of bins are those that scikit-learn fits on the values."""
+"""Trees fitted on bins equal scikit-learn's on the values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SEED = 4
 
 @pytest.fixture(scope="module")
 def rows() -> Floats:
-    """Numbers of many values, of few, of ties, of one value, and some that are missing."""
+    """Return columns with many values, few, ties, one value, and missing ones."""
     rng = np.random.default_rng(3)
     found = np.stack(
         [
@@ -42,7 +42,7 @@ def weights() -> Weights:
 
 
 def test_thresholds_are_scikit_learns(rows: Floats, weights: Weights) -> None:
-    """To the last bit; values of weight 0 make none."""
+    """Thresholds are scikit-learn's to the last bit, without values of weight 0."""
     for own in (weights, np.where(weights < 1, 0.0, weights)):
         mapper = _BinMapper(n_bins=MOST_BINS + 1, n_threads=1).fit(
             rows.astype(np.float64), sample_weight=own
@@ -52,7 +52,7 @@ def test_thresholds_are_scikit_learns(rows: Floats, weights: Weights) -> None:
 
 
 def test_trees_are_scikit_learns(rows: Floats, weights: Weights) -> None:
-    """The same log-odds for the rows and for others, missing numbers too."""
+    """Trees give scikit-learn's log-odds, also for other rows and missing values."""
     odds = rows[:, 0] + (rows[:, 1] > 20) - (rows[:, 2] > 300) + np.nan_to_num(rows[:, 4])
     labels = (odds + np.random.default_rng(6).normal(size=len(rows)) > 0).astype(int)
     theirs = HistGradientBoostingClassifier(

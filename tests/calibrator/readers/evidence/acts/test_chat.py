@@ -1,4 +1,4 @@
-"""Whether a reply fits a chat: tone, form, memory, address, edited texts."""
+"""The fit of a reply to a chat: tone, form, memory, address, edited texts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RIDE = (
 def found(
     request: str, reply: str, earlier: tuple[tuple[str, str], ...] = (), rules: str = ""
 ) -> Finding | None:
-    """Return what was found about a reply; `earlier` are pairs of a request and its reply."""
+    """Return the finding on a reply; `earlier` has pairs of a request and its reply."""
     turns = tuple(
         Turn(role, text)
         for pair in earlier
@@ -146,20 +146,20 @@ CASES = [
 def test_a_fault_of_chat_lowers_only_the_wrong_reply(
     request_text: str, right: str, wrong: str
 ) -> None:
-    """Of two replies to a message, only the one with the fault is lowered."""
+    """Of two replies to a message only the one with the fault is lowered."""
     assert not is_against(found(request_text, right))
     assert is_against(found(request_text, wrong))
 
 
 def test_a_repeated_reply_does_not_answer_the_next_message() -> None:
-    """Most of an earlier reply, with another ending, is no answer to another question."""
+    """A reply that repeats most of an earlier one is no answer to another question."""
     earlier = (("How do I get to the island?", RIDE),)
     assert is_against(found("is there a place to eat on it", f"{RIDE} Have fun!", earlier))
     assert not is_against(found("is there a place to eat on it", "Yes, a café.", earlier))
 
 
 def test_what_the_user_said_is_not_changed() -> None:
-    """Another name or month than the user's own is held against a reply."""
+    """A name or month that differs from the user's speaks against a reply."""
     earlier = (("Hi, I'm Ottilie, my exam is in June", "Good luck, Ottilie!"),)
     ask = "how should i plan the weeks before it?"
     assert is_against(found(ask, "Your exam is in August, so start in July.", earlier))
@@ -168,12 +168,12 @@ def test_what_the_user_said_is_not_changed() -> None:
 
 
 def test_rudeness_by_wish_is_no_fault() -> None:
-    """An insult that the user asked for is not held against the reply."""
+    """An insult that the user asked for does not speak against the reply."""
     assert not is_against(found("Roast me!", "You're so lazy that your alarm clock gave up."))
 
 
 def test_a_short_text_to_edit_is_not_its_context() -> None:
-    """A system message that orders to polish texts leaves nothing to be supported by."""
+    """A system message that orders to polish texts leaves no context."""
     rules = "You polish messages. Output only the new text."
     assert has_only_its_text(Conversation("gimme my money back", rules))
     assert not has_only_its_text(Conversation("gimme my money back", "You sell shoes."))
@@ -181,7 +181,7 @@ def test_a_short_text_to_edit_is_not_its_context() -> None:
 
 @pytest.mark.parametrize("piece", ["I'm Ann, ", "not ", "3 weeks ", "you are ", "\n", "| ", "May "])
 def test_hostile_text_takes_linear_time(piece: str) -> None:
-    """A very long text of anything is judged in bounded time."""
+    """Very long text is judged in bounded time."""
     text = piece * (300_000 // len(piece))
     begin = time.process_time()
     found(f"Correct only the mistakes: {text}", text, ((text, text),))

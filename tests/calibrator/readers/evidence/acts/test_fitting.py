@@ -1,4 +1,4 @@
-"""Whether an act fits its request."""
+"""The fit of an act to its request."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ TEXT = (
 
 
 def found(request: str, reply: str, *earlier: tuple[str, str]) -> Finding | None:
-    """Return what was found about a reply to the last of several requests."""
+    """Return the finding on a reply to the last of several requests."""
     turns = tuple(
         Turn(role, text)
-        for said, answered in earlier
-        for role, text in (("user", said), ("assistant", answered))
+        for asked, answered in earlier
+        for role, text in (("user", asked), ("assistant", answered))
     )
     conversation = Conversation(request, "", turns)
     return fit(conversation, recognise(conversation, reply), reply)
@@ -79,14 +79,14 @@ def shift(request: str, reply: str, *earlier: tuple[str, str]) -> float:
     ],
 )
 def test_what_fits_is_better_than_what_does_not(request_text: str, right: str, wrong: str) -> None:
-    """The right reply is not lowered, the wrong one is, or the right one is raised more."""
+    """A reply that fits is not lowered, and gets more than one that does not fit."""
     assert shift(request_text, right) >= 0
     assert shift(request_text, wrong) <= 0
     assert shift(request_text, right) > shift(request_text, wrong)
 
 
 def test_an_answer_to_an_earlier_request_is_found() -> None:
-    """The last message counts, unless it refers to the earlier ones."""
+    """An answer to an earlier request is found, unless the last message refers to it."""
     earlier = ("What is the tallest mountain in Africa?", "Kilimanjaro, at 5,895 metres.")
     old = "The tallest mountain in Africa is Kilimanjaro."
     assert shift("And how do I cook rice?", old, earlier) < -1
@@ -115,12 +115,12 @@ def test_an_answer_to_an_earlier_request_is_found() -> None:
     ],
 )
 def test_right_replies_that_look_unusual_are_not_lowered(request_text: str, reply: str) -> None:
-    """Short, repeated or foreign replies are right where they were asked for."""
+    """Short, repeated or foreign replies are not lowered if they were asked for."""
     assert shift(request_text, reply) >= 0
 
 
 def test_reasons_are_plain_and_shifts_bounded() -> None:
-    """A finding says why in a few words, and moves the log-odds by at most 3."""
+    """A finding has a reason and moves the log-odds by at most 3."""
     finding = found("What is the capital of Peru?", "...")
     assert finding is not None
     assert finding.reason == "says nothing that answers the request"
@@ -145,7 +145,7 @@ def test_reasons_are_plain_and_shifts_bounded() -> None:
     ],
 )
 def test_hostile_texts_take_linear_time(text: str) -> None:
-    """Whatever stands in rules, request and reply, the checks end soon and raise nothing."""
+    """Hostile rules, requests and replies are checked within a second."""
     conversation = Conversation(text, text, (Turn("user", text), Turn("assistant", text)))
     started = time.process_time()
     fit(conversation, recognise(conversation, text), text)
@@ -164,7 +164,7 @@ def test_hostile_texts_take_linear_time(text: str) -> None:
 def test_a_limit_in_a_request_for_json_is_not_applied_to_the_whole_reply(
     request_text: str,
 ) -> None:
-    """A limit of length may belong to one field; the same limit still holds for prose."""
+    """A limit of length may belong to one field of JSON; in prose it holds for the reply."""
     reply = '{"title": "A new bridge over the river", "summary": "Bridge replaces ferry"}'
     assert shift(request_text, reply) >= 0
     conversation = Conversation(request_text, "Use at most 3 words in the summary.")

@@ -25,7 +25,7 @@ from calibrator.readers.evidence.acts.recognition.languages import language_name
     ],
 )
 def test_languages_of_whole_sentences(text: str, language: str) -> None:
-    """One or two sentences are enough."""
+    """One or two sentences are enough to find the language."""
     assert language_of(text) == language
 
 
@@ -51,5 +51,5 @@ def test_silence_where_it_is_unsure(text: str) -> None:
     ],
 )
 def test_a_language_that_is_asked_for(text: str, language: str | None) -> None:
-    """Only one language, named as the one to write in, counts."""
+    """Only a single language that is named as the one to write in counts."""
     assert language_named(text) == language

@@ -1,4 +1,4 @@
-"""Openings and closings are removed, answers stay."""
+"""Openings and closings are removed, and answers stay."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ ANSWER = "We do not match prices of other shops."
     ],
 )
 def test_an_opening_leaves_the_answer(opening: str) -> None:
-    """What follows a greeting, praise, thanks or an apology is left as it was."""
+    """A greeting, praise, thanks or apology is removed, and the rest stays unchanged."""
     assert without_opening(opening + ANSWER) == ANSWER
 
 
@@ -85,7 +85,7 @@ def test_an_opening_leaves_the_answer(opening: str) -> None:
     ],
 )
 def test_the_beginning_of_a_sentence_is_removed(lead: str) -> None:
-    """A sentence that begins with an apology becomes the sentence without it."""
+    """An apology at the beginning of a sentence is removed."""
     assert without_opening(lead + ANSWER[2:]) == ANSWER
 
 
@@ -106,7 +106,7 @@ def test_the_beginning_of_a_sentence_is_removed(lead: str) -> None:
     ],
 )
 def test_closing_offers_are_removed(closing: str) -> None:
-    """Offers of more help at the end do not count either."""
+    """Offers of more help at the end are removed."""
     assert without_opening(ANSWER + closing) == ANSWER
 
 
@@ -135,12 +135,12 @@ def test_closing_offers_are_removed(closing: str) -> None:
     ],
 )
 def test_what_is_no_opening_stays(reply: str) -> None:
-    """Replies of an opening alone, code, JSON, lists and quotations are left as they are."""
+    """Replies of an opening alone, code, JSON, lists and quotations stay unchanged."""
     assert without_opening(reply) == reply
 
 
 def test_a_requested_text_keeps_its_greeting() -> None:
-    """In a mail or a translation, the greeting is part of what was asked for."""
+    """In a mail or a translation the greeting stays."""
     mail = "Hello Tom, thank you for your letter. Let me know if you can come."
     assert without_opening(mail, "Write a short mail to Tom.") == mail
     assert without_opening("Sure! Here is the mail:\n" + mail, "Write a mail to Tom.") == mail
@@ -148,7 +148,7 @@ def test_a_requested_text_keeps_its_greeting() -> None:
 
 
 def test_an_assent_that_answers_stays() -> None:
-    """To a question for yes or no, "Of course" is the answer if hardly anything follows."""
+    """An "Of course" stays if it answers a yes-or-no question and hardly anything follows."""
     assert without_opening("Of course. It is.", "Is the sun a star?") == "Of course. It is."
 
 

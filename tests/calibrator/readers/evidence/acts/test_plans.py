@@ -1,4 +1,4 @@
-"""Whether a reply keeps to times, ages and payments of its chat, and claims no deed."""
+"""Times, ages and payments of a chat that a reply must keep to, and deeds that it claims."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_TOOLS = "You are a friendly assistant. You have no access to tools or to the 
 
 
 def found(turns: list[str], reply: str, rules: str = "") -> Finding | None:
-    """Return what was found about a reply; the turns begin with the user and take turns."""
+    """Return the finding on a reply; the turns alternate, beginning with the user."""
     roles = ("user", "assistant")
     earlier = tuple(Turn(roles[at % 2], text) for at, text in enumerate(turns[:-1]))
     conversation = Conversation(turns[-1], rules, earlier)
@@ -88,7 +88,7 @@ CASES = [
 
 @pytest.mark.parametrize(("turns", "right", "wrong"), CASES)
 def test_only_the_wrong_reply_is_lowered(turns: list[str], right: str, wrong: str) -> None:
-    """A reply that breaks what the chat has said is lowered; one that keeps it is not."""
+    """Only the reply that breaks what the chat says is lowered."""
     against = found(turns, wrong)
     assert against is not None
     assert against.shift <= -1.0
@@ -97,7 +97,7 @@ def test_only_the_wrong_reply_is_lowered(turns: list[str], right: str, wrong: st
 
 
 def test_an_app_may_act_and_a_rule_may_deny_it() -> None:
-    """A deed is only doubted where the rules deny tools, or where there are none."""
+    """A claimed deed is doubted only if the rules deny tools, or without rules."""
     request, reply = ["Turn off the lights in the kitchen"], "Done, the lights are off."
     assert found(request, reply, "You control a smart home.") is None
     against = found(request, reply, NO_TOOLS)
@@ -109,7 +109,7 @@ def test_an_app_may_act_and_a_rule_may_deny_it() -> None:
     "piece", ["I paid 3 and ", "closes at 5 pm ", "Bo is 3 ", "8:00-9:00 ", "I "]
 )
 def test_long_texts_take_linear_time(piece: str) -> None:
-    """Repeated pieces do not slow the checks down."""
+    """Long texts of repeated pieces are checked within two seconds."""
     text = (piece * 20_000)[:60_000]
     start = time.process_time()
     found([f"We split evenly, who owes what? My birthday is next. {text}"], f"{text} owes turns 3")

@@ -27,7 +27,7 @@ KNOWN = Conversation(ASKED, RULES, (Turn("user", "I would like to swim before wo
     ],
 )
 def test_quotations_of_the_conversation_are_removed(beginning: str) -> None:
-    """What follows a quotation is what the reply says itself."""
+    """A quotation of the conversation is removed, and the rest stays."""
     assert without_quotation(beginning + ANSWER, KNOWN) == ANSWER
 
 
@@ -35,7 +35,7 @@ def test_quotations_of_the_conversation_are_removed(beginning: str) -> None:
     "reply",
     [
         ANSWER,
-        '"The pool opens at 7 a.m. on weekdays."',  # nothing else is said
+        '"The pool opens at 7 a.m. on weekdays."',  # nothing else follows
         '"The pool opens at 7 a.m. on weekdays" means that you can come before work.',
         'The sign says: "Closed for repairs until June." Please come later.',  # not quoted
         '"Towels" are in the lobby.',
@@ -43,12 +43,12 @@ def test_quotations_of_the_conversation_are_removed(beginning: str) -> None:
     ],
 )
 def test_other_replies_stay(reply: str) -> None:
-    """A quotation stays that is the answer, a part of a sentence, or from elsewhere."""
+    """A quotation stays if it is the answer, a part of a sentence, or from elsewhere."""
     assert without_quotation(reply, KNOWN) == reply
 
 
 def test_hostile_replies_take_no_time() -> None:
-    """Many quotation marks and a long context are read in linear time."""
+    """Many quotation marks and a long context are read within a second."""
     known = Conversation(ASKED, RULES * 4_000)
     start = time.process_time()
     without_quotation('The text says: "' + 'a" ' * 50_000, known)

@@ -1,4 +1,4 @@
-"""What a reply does, told by its wording and its request."""
+"""The act of a reply, recognised by its wording and its request."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ from calibrator.scorer import ACTS
     ],
 )
 def test_kinds(request_text: str, reply: str, kind: str) -> None:
-    """Each kind of act is recognised, behind polite openings too."""
+    """Each kind of act is recognised, also after a polite opening."""
     act = recognise(Conversation(request_text), reply)
     assert act.kind == kind
     assert act.kind in ACTS
 
 
 def test_the_body_is_the_reply_without_its_opening() -> None:
-    """Whoever judges the reply further reads its body."""
+    """The body is the reply without opening and closing."""
     reply = "Great question! It opens at nine. Let me know if you need more."
     assert recognise(Conversation("When do you open?"), reply).body == "It opens at nine."
 
@@ -58,5 +58,5 @@ def test_the_body_is_the_reply_without_its_opening() -> None:
     "reply", ["[" * 50_000, "{" * 50_000 + "}", "\x00", "\ud800", "?" * 10_000]
 )
 def test_hostile_replies_have_a_kind(reply: str) -> None:
-    """Broken JSON, control characters and half surrogate pairs raise nothing."""
+    """Broken JSON, control characters and half surrogate pairs have a known kind."""
     assert recognise(Conversation("What is it?"), reply).kind in ACTS

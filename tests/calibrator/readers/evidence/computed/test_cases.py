@@ -1,4 +1,4 @@
-"""Requests with right and wrong replies, of every kind that can be computed."""
+"""Requests of every kind that can be computed, with right and wrong replies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TABLES = sorted(FOLDER.glob("*.yaml"))
 
 
 def cases() -> list[Any]:
-    """Return each reply of the tables with its conversation and what must be said of it."""
+    """Return each reply of the tables with its conversation and the wanted verdict."""
     found = []
     for table in TABLES:
         for case in yaml.safe_load(table.read_text()):
@@ -39,7 +39,7 @@ def judged(messages: list[dict[str, str]], reply: str) -> Verdict | None:
 def test_a_reply_gets_the_verdict_of_the_table(
     messages: list[dict[str, str]], reply: str, wanted: str, task: str | None
 ) -> None:
-    """Right replies are never called wrong, wrong ones are, and of open ones nothing is said."""
+    """Right replies are never called wrong, wrong ones are, and open ones get no verdict."""
     verdict = judged(messages, reply)
     if wanted == "open":
         assert verdict is None

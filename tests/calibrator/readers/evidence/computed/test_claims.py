@@ -1,4 +1,4 @@
-"""Conversions, weekdays and totals that a reply states itself."""
+"""Conversions, weekdays and totals that a reply states."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TRUE = [
 
 @pytest.mark.parametrize(("request_text", "reply", "reason"), FALSE)
 def test_false_statements_are_named(request_text: str, reply: str, reason: str) -> None:
-    """A statement that is false by itself speaks against its reply, with the right value."""
+    """A false statement lowers its reply, and the reason has the right value."""
     found = suspect(Conversation(request_text), reply)
     assert found is not None
     assert found.is_right is None
@@ -49,13 +49,13 @@ def test_false_statements_are_named(request_text: str, reply: str, reason: str) 
 
 @pytest.mark.parametrize(("request_text", "reply"), TRUE)
 def test_true_and_unclear_statements_are_left_alone(request_text: str, reply: str) -> None:
-    """Roundings, ranges, quotations and lists with more than prices are no fault."""
+    """Roundings, ranges, quotations and mixed lists give no finding."""
     assert suspect(Conversation(request_text), reply) is None
 
 
 @pytest.mark.parametrize("piece", ["3 miles (", "5 km is ", "- $3\n", "1 March 2020 ", "total "])
 def test_long_replies_take_linear_time(piece: str) -> None:
-    """Repeated pieces do not slow the checks down."""
+    """Repeated pieces are checked within a second."""
     start = time.process_time()
     suspect(Conversation("budget $3 " * 100), (piece * 4_000)[:3_900])
     assert time.process_time() - start < 1.0

@@ -1,4 +1,4 @@
-"""Equations that a reply states itself."""
+"""Equations that a reply states."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TRUE = [
 
 @pytest.mark.parametrize(("reply", "reason"), FALSE)
 def test_a_false_equation_is_named_with_its_value(reply: str, reason: str) -> None:
-    """A false equation lowers the reply; the reason has the right value."""
+    """A false equation lowers the reply, and the reason has the right value."""
     found = suspect(Conversation("How do we split the bill?"), reply)
     assert found is not None
     assert found.shift < 0
@@ -41,5 +41,5 @@ def test_a_false_equation_is_named_with_its_value(reply: str, reason: str) -> No
 
 @pytest.mark.parametrize("reply", TRUE)
 def test_no_other_text_is_a_false_equation(reply: str) -> None:
-    """True, rounded, partial and quoted equations say nothing."""
+    """True, rounded, partial and quoted equations give no finding."""
     assert suspect(Conversation("How do we split the bill?"), reply) is None

@@ -1,4 +1,4 @@
-"""The evaluator of small programs: its values, its limits, and the patterns that it tries."""
+"""The evaluator of small programs: its values, its limits, and its patterns."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ PROGRAMS = [
 
 @pytest.mark.parametrize(("code", "args"), PROGRAMS, ids=range(len(PROGRAMS)))
 def test_values_are_those_of_python(code: str, args: tuple[Any, ...]) -> None:
-    """A program has the value that Python itself computes, or none."""
+    """A program has the value that Python computes, or none."""
     names: dict[str, Any] = {}
     exec(code, names)
     wanted = names["f"](*ast.literal_eval(repr(args)))
@@ -84,7 +84,7 @@ def test_values_are_those_of_python(code: str, args: tuple[Any, ...]) -> None:
     ],
 )
 def test_a_program_beyond_the_limits_has_no_value(body: str) -> None:
-    """Endless, huge and foreign programs end at once without a value."""
+    """Endless, huge and unsafe programs end within half a second without a value."""
     start = time.process_time()
     with pytest.raises((NotComputableError, RaisedError)):
         value(f"def f(x):\n    {body}", 1)
@@ -92,13 +92,13 @@ def test_a_program_beyond_the_limits_has_no_value(body: str) -> None:
 
 
 def test_an_error_of_the_program_is_named() -> None:
-    """An error of the program has the name of its class."""
+    """An error of the program is reported by its class."""
     with pytest.raises(RaisedError, match="ZeroDivisionError"):
         value("def f(x):\n    return sum(x) / len(x)", [])
 
 
 @pytest.mark.parametrize("pattern", [r"(a+)+$", r"(a|a)*$", r"(?=a)b", r"(\w)\1", "a*" * 40])
 def test_slow_patterns_are_not_tried(pattern: str) -> None:
-    """A pattern that may take many steps is left alone, an ordinary one is not."""
+    """A pattern that may take many steps is not tried, an ordinary one is."""
     assert not is_quick(pattern, "a" * 30)
     assert is_quick(r"^\d{3}-[a-z*+]+(?:\.\d)?$", "123-abc.4")

@@ -1,4 +1,4 @@
-"""Hostile input: any text in any place gets an answer, without an exception and in bounded time."""
+"""Hostile input: any text gets a verdict or none, without an exception, in bounded time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from calibrator.readers.evidence.computed import verify
 from calibrator.readers.evidence.conversation import Conversation, Turn
 
-# Beginnings of requests that lead into each of the checks.
+# Beginnings of requests that lead into each of the checks
 STARTS = (
     "",
     "What is ",
@@ -89,7 +89,7 @@ MIXED = st.lists(PIECES, max_size=40).map("".join)
 def test_no_text_makes_it_fail(
     start: str, request: str, begin: str, reply: str, rules: str, earlier: str
 ) -> None:
-    """Whatever is in a conversation and its reply, a verdict or nothing comes back."""
+    """Any conversation and reply give a verdict with a reason, or none."""
     turns = (Turn("user", earlier), Turn("assistant", reply)) if earlier else ()
     verdict = verify(Conversation(start + request, rules, turns, (earlier,)), begin + reply)
     assert verdict is None or (verdict.reason and verdict.task.isalpha())
@@ -125,7 +125,7 @@ HUGE = {
 @pytest.mark.parametrize("start", STARTS[:1] + STARTS[3:4] + STARTS[7:12])
 @pytest.mark.parametrize("name", sorted(HUGE))
 def test_huge_texts_take_little_time(name: str, start: str) -> None:
-    """200,000 characters in the request, the rules or the reply are judged within half a second."""
+    """200,000 characters in request, rules or reply are judged within half a second."""
     text = HUGE[name]
     for conversation, reply in (
         (Conversation(start + text), "36"),
@@ -151,7 +151,7 @@ def test_huge_texts_take_little_time(name: str, start: str) -> None:
     ],
 )
 def test_many_objects_take_little_time(rules: str, item: dict[str, object], count: int) -> None:
-    """A prompt is read once for all objects of a reply, not once for each."""
+    """A prompt is read once for all objects of a reply."""
     prompt = rules + "filler words here " * 1_000
     conversation = Conversation("some words about prices " * 3_000, rules=prompt)
     begin = time.process_time()
@@ -173,7 +173,7 @@ def test_many_objects_take_little_time(rules: str, item: dict[str, object], coun
     ],
 )
 def test_a_statement_is_compiled_and_never_run(query: str) -> None:
-    """Statements that attach, change, load or never end return at once and leave nothing."""
+    """SQL statements that attach, change, load or never end return at once without effect."""
     conversation = Conversation("Table t(a, b). Write an SQL query that lists a.")
     begin = time.process_time()
     verify(conversation, query)
@@ -198,7 +198,7 @@ def test_a_statement_is_compiled_and_never_run(query: str) -> None:
     ],
 )
 def test_code_is_parsed_and_never_run(code: str) -> None:
-    """Code that would overflow the parser, or do harm, is read and does nothing."""
+    """Code that overflows the parser or does harm is parsed and not run."""
     conversation = Conversation("Write a Python function f that returns 1.")
     begin = time.process_time()
     verify(conversation, f"```python\n{code}\n```")

@@ -1,4 +1,4 @@
-"""How well a text supports the values of a JSON reply, beside what is certainly wrong."""
+"""The support of a text for the values of a JSON reply."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ ASK = 'Extract {"guest": str, "room": str, "arrival": str} as JSON, in the words
 SAID = "Mr Teodor Brandt Lind takes the Harbour Suite, coming on 3 August."
 
 
-def support(values: dict[str, object], said: str = SAID) -> float:
-    """Return the support of values that were extracted from what was said."""
-    messages = [{"role": "system", "content": ASK}, {"role": "user", "content": said}]
+def support(values: dict[str, object], text: str = SAID) -> float:
+    """Return the support of values that were extracted from a text."""
+    messages = [{"role": "system", "content": ASK}, {"role": "user", "content": text}]
     found = support_of_values(read_conversation(messages), json.dumps(values))
     assert found is not None
     return found.support
@@ -40,18 +40,18 @@ GOOD: dict[str, object] = {
     ],
 )
 def test_a_faulty_value_lowers_the_support(change: dict[str, object]) -> None:
-    """An invented, a shortened, a swapped and a half invented value have less support."""
+    """An invented, shortened, swapped or half invented value lowers the support."""
     assert support({**GOOD, **change}) < support(GOOD)
 
 
 def test_a_declined_offer_has_less_support() -> None:
-    """What the assistant offered and the user declined is worth less than what the user chose."""
-    said = "User: A room, please.\nAgent: The Attic?\nUser: No, the Cellar.\nAgent: Cellar, then."
-    assert support({"room": "Attic"}, said) < support({"room": "Cellar"}, said)
+    """An offer that the user declined has less support than the user's choice."""
+    chat = "User: A room, please.\nAgent: The Attic?\nUser: No, the Cellar.\nAgent: Cellar, then."
+    assert support({"room": "Attic"}, chat) < support({"room": "Cellar"}, chat)
 
 
 def test_doubtful_values_are_named() -> None:
-    """Key and value of what is not in the text are reported."""
+    """Doubtful values are reported with their keys."""
     messages = [{"role": "system", "content": ASK}, {"role": "user", "content": SAID}]
     reply = json.dumps({**GOOD, "guest": "Mirela Osei"})
     found = support_of_values(read_conversation(messages), reply)
@@ -60,7 +60,7 @@ def test_doubtful_values_are_named() -> None:
 
 
 def test_prose_and_invented_data_are_not_judged() -> None:
-    """A reply that is no JSON, and JSON that was to be made up, have no support."""
+    """Prose and requests to invent data have no support."""
     messages = [{"role": "user", "content": "Make up three users as JSON."}]
     conversation = read_conversation(messages)
     assert support_of_values(conversation, "Here you are.") is None
@@ -76,7 +76,7 @@ def test_prose_and_invented_data_are_not_judged() -> None:
     ],
 )
 def test_hostile_templates_are_read_quickly(text: str) -> None:
-    """Text of brackets, bars and quotes is read in bounded time, without an error."""
+    """Text of brackets, bars and quotes is read within two seconds."""
     begin = time.process_time()
     list(templates_in(text))
     messages = [{"role": "system", "content": f"JSON {text}"}, {"role": "user", "content": text}]

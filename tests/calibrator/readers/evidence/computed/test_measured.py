@@ -1,9 +1,9 @@
-"""What the verdicts are worth on graded replies: a slow measurement, for whoever has the data.
+"""Precision of the verdicts on graded replies: a slow measurement that needs the data.
 
     DATA=folder pytest -n 0 -s -m slow tests/calibrator/readers/evidence/computed/test_measured.py
 
-The folder holds `grounding/train` and `train`, files of JSON lines that are described there; with
-PART=test their other halves are read.
+The folder holds `grounding/train` and `train`, with files of JSON lines. With PART=test their other
+halves are read.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from calibrator.readers.evidence.conversation import read_conversation
 DATA = os.environ.get("DATA")
 PART = os.environ.get("PART", "train")  # or test
 ROWS = 2000  # of each file, drawn at random
-# Each file with the least precision of a "no". What is right there by the label can break the
-# form that was asked for, and labels have mistakes of their own.
+# The least precision of a "no" in each file. A reply that the label calls right can break the form
+# that was asked for, and labels have mistakes of their own.
 LEAST = {
     "ifeval_multi": 0.85,
     "sgd_state": 0.9,
@@ -67,13 +67,13 @@ def counts_of(name: str) -> Counter[tuple[str, bool, bool]]:
     each = 1000 * (time.process_time() - begin) / max(1, sum(labels.values()))
     print(f"\n{name}: {labels[True]} right, {labels[False]} wrong, {each:.2f} ms")
     for task in sorted({task for task, _, _ in counts}):
-        said = {
+        verdicts = {
             key: counts[task, key[0], key[1]]
             for key in ((a, b) for a in (False, True) for b in (False, True))
         }
         print(
-            f"  {task:12} no: {said[False, False]} wrong, {said[False, True]} right;"
-            f" yes: {said[True, True]} right, {said[True, False]} wrong"
+            f"  {task:12} no: {verdicts[False, False]} wrong, {verdicts[False, True]} right;"
+            f" yes: {verdicts[True, True]} right, {verdicts[True, False]} wrong"
         )
     return counts
 
@@ -89,19 +89,19 @@ def share_of_no(counts: Counter[tuple[str, bool, bool]]) -> float:
 
 @pytest.mark.parametrize("name", sorted(LEAST))
 def test_most_replies_that_are_called_wrong_are_wrong(name: str) -> None:
-    """On requests of the kinds that are computed, a "no" has the precision of the table."""
+    """Replies that are called wrong have the precision of the table."""
     assert share_of_no(counts_of(f"grounding/{PART}/{name}")) >= LEAST[name]
 
 
 def test_general_requests_raise_at_most_one_false_alarm_in_a_thousand() -> None:
-    """Of the right replies to what people ask a chat model, one in a thousand is called wrong."""
+    """At most one right reply in a thousand to general requests is called wrong."""
     counts = counts_of(f"grounding/{PART}/halueval_general")
     alarms = sum(count for (_, is_right, label), count in counts.items() if not is_right and label)
     assert alarms <= 1
 
 
 def test_benchmarks_raise_few_false_alarms() -> None:
-    """Of the right replies to all benchmarks, at most two in a thousand are called wrong."""
+    """At most two right replies in a thousand to benchmarks are called wrong."""
     alarms = total = 0
     for path in sorted((Path(DATA or "") / PART).glob("*.jsonl.gz")):
         name = f"{PART}/{path.name.removesuffix('.jsonl.gz')}"

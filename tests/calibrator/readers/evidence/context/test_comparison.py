@@ -1,4 +1,4 @@
-"""What a reply adds to its context is counted: words, numbers, names, negations."""
+"""Comparison of a reply with its context: words, numbers, names, negations."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ def value(found: ContextComparison, name: str) -> float:
 
 
 def test_every_feature_has_a_value() -> None:
-    """The values are in the order of their names."""
+    """Each feature has a value."""
     assert len(compared("Members may borrow eight books.").values) == len(FEATURES)
 
 
 def test_copied_words_are_covered() -> None:
-    """A sentence of the context is covered whole, another text hardly."""
+    """A sentence copied from the context is covered, another one hardly."""
     assert value(compared("Members may borrow eight books for three weeks."), "covered") == 1
     assert value(compared("The swimming pool closes early in winter."), "covered") == 0
 
 
 def test_an_invented_number_is_missing() -> None:
-    """A number that the context lacks is reported; one in words is the same as in digits."""
+    """A number that the context lacks is reported; words and digits are the same number."""
     found = compared("You can borrow 8 books for 5 weeks.")
     assert found.sentences[0].missing == ["5"]
     assert value(found, "numbers_missing") == 0.5
@@ -49,13 +49,13 @@ def test_an_invented_name_is_missing() -> None:
 
 
 def test_another_negation_is_noticed() -> None:
-    """A sentence without the negation of its closest unit differs from it."""
+    """A sentence that lacks its closest unit's negation is reported."""
     assert compared("Food is allowed in the hall.").sentences[0].has_other_negation
     assert not compared("Food is not allowed in the hall.").sentences[0].has_other_negation
 
 
 def test_opposites_are_noticed() -> None:
-    """A word whose opposite is in the closest unit speaks against a sentence."""
+    """A word whose opposite is in the closest unit is reported."""
     found = compare(
         "The pass is refundable on weekends.", Passages(["The pass is valid on weekdays."]), ""
     )
@@ -64,12 +64,12 @@ def test_opposites_are_noticed() -> None:
 
 @given(st.text(max_size=400), st.text(max_size=100))
 def test_any_reply_can_be_compared(reply: str, request: str) -> None:
-    """Whatever the reply, all features are numbers within bounds."""
+    """Any reply gives features within bounds."""
     found = compared(reply, request)
     assert len(found.values) == len(FEATURES)
     assert all(-1 <= each <= 3000 for each in found.values)
 
 
 def test_a_huge_reply_is_not_complete() -> None:
-    """What is beyond the bound is not compared, and the comparison says so."""
+    """A reply beyond the bound is compared in part and reported as incomplete."""
     assert not compared("One more sentence. " * 2_000).is_complete

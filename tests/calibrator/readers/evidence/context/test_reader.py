@@ -61,7 +61,7 @@ def state() -> dict[str, Array]:
 
 
 def cut(texts: Sequence[str]) -> list[Sequence[int]]:
-    """Cut a text into a piece for each of its words."""
+    """Cut texts into a piece for each word."""
     return [[103 + hash_of(word) for word in text.split()] for text in texts]
 
 
@@ -78,7 +78,7 @@ PASSAGES = [
 
 
 def test_kernel_and_numpy_agree() -> None:
-    """Sums of whole numbers are exact, so only the rest of the arithmetic may differ a little."""
+    """Kernel and numpy agree within 2e-3: only sums of whole numbers are exact."""
     with_kernel = ContextReader(state(), cut).read(PASSAGES)
     with numpy_alone():
         plain = ContextReader(state(), cut).read(PASSAGES)
@@ -105,18 +105,18 @@ def test_a_row_is_bounded_and_marked() -> None:
     assert row[0] == CLS
     assert row.count(SEP) == 3
     assert second == CONTEXT_PIECES + 2
-    asked = row[second : second + REQUEST_PIECES]
-    assert asked[0] == 1000
-    assert asked[-1] == 1099
+    request = row[second : second + REQUEST_PIECES]
+    assert request[0] == 1000
+    assert request[-1] == 1099
     assert row[-REPLY_PIECES - 1 :] == [9] * REPLY_PIECES + [SEP]
 
 
 def test_a_row_without_a_request_has_one_mark_less() -> None:
-    """An empty request leaves no empty segment behind."""
+    """An empty request leaves no empty segment."""
     assert assemble([7], [], [9]) == ([CLS, 7, SEP, 9, SEP], 3)
 
 
 def test_another_head_is_refused() -> None:
-    """A head that does not fit the encoder is an error when the reader is made."""
+    """A head that does not fit the encoder is refused when the reader is made."""
     with pytest.raises(ValueError, match="another shape"):
         ContextReader(state() | {"head": np.zeros((2, 2 * HIDDEN), np.float16)}, cut)

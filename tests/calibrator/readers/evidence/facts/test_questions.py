@@ -1,4 +1,4 @@
-"""Which requests are short questions of fact."""
+"""Short questions of fact."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from calibrator.readers.evidence.facts import needs_facts
     ],
 )
 def test_short_questions_about_the_world_need_facts(text: str) -> None:
-    """Who, when, where, which and how many, in several languages."""
+    """Short questions for who, when, where, which and how many need facts, in several languages."""
     assert needs_facts(Conversation(text))
 
 
@@ -61,12 +61,12 @@ def test_short_questions_about_the_world_need_facts(text: str) -> None:
     ],
 )
 def test_other_requests_do_not(text: str) -> None:
-    """Sums, advice, tasks, opinions, one's own affairs and options are something else."""
+    """Sums, advice, tasks, opinions, private matters and options need no facts."""
     assert not needs_facts(Conversation(text))
 
 
 def test_a_question_with_its_source_needs_none() -> None:
-    """Where a document or a tool's result is given, the answer should come from there."""
+    """A question with a document or a tool's result needs no facts."""
     question = "When was the library opened?"
     assert needs_facts(Conversation(question))
     assert needs_facts(Conversation(question, "You are a friendly assistant."))

@@ -1,4 +1,4 @@
-"""Replies beside the tables of facts."""
+"""Replies compared with the tables of facts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from calibrator.readers.evidence.facts.table_data import countries, elements
 
 
 def verdict(question: str, reply: str) -> bool | None:
-    """Return what the tables say; None if they say nothing."""
+    """Return the verdict of the tables, None without one."""
     finding = check_facts(Conversation(question), reply)
     return None if finding is None else finding.is_right
 
@@ -43,7 +43,7 @@ def verdict(question: str, reply: str) -> bool | None:
     ],
 )
 def test_right_and_wrong_answers(question: str, right: str, wrong: str) -> None:
-    """Both are decided, and the reason names the fact."""
+    """Right and wrong answers are decided."""
     assert verdict(question, right) is True
     assert verdict(question, wrong) is False
 
@@ -70,7 +70,7 @@ def test_silence_where_question_or_reply_is_of_another_form(question: str, reply
 
 
 def test_a_long_system_message_may_say_otherwise() -> None:
-    """A quiz or a story may have rules of its own."""
+    """A long system message may have its own facts, so nothing is decided."""
     rules = "In this story all names are different. " * 20
     conversation = Conversation("What is the capital of Peru?", rules)
     assert check_facts(conversation, "Cusco.") is None

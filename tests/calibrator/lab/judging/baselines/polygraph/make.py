@@ -25,7 +25,7 @@ SEEDS, SAMPLES, TOKENS, VOCABULARY, ROWS = range(6), 8, 5, 6, 200
 
 
 def _without_their_packages() -> None:
-    """Modules are imported alone: their packages' openings would import all of lm-polygraph."""
+    """Import modules alone: their packages would import all of lm-polygraph."""
     found = importlib.util.find_spec("lm_polygraph")
     assert found is not None
     [root] = found.submodule_search_locations or ()
@@ -43,7 +43,7 @@ def _of(module: str, name: str, **options: Any) -> Any:
 
 
 def samples_figures(seed: int) -> dict[str, Any]:
-    """P(entailment, neutral, contradiction) of pairs of samples, and the measures of them."""
+    """Return P(entailment, neutral, contradiction) of pairs of samples, and their measures."""
     rng = np.random.default_rng(seed)
     table = rng.dirichlet(((1, 1, 2), (3, 1, 1))[seed % 2], size=(SAMPLES, SAMPLES))
     for at in range(SAMPLES):
@@ -74,7 +74,7 @@ def samples_figures(seed: int) -> dict[str, Any]:
 
 
 def tokens_figures(seed: int) -> dict[str, Any]:
-    """Log-probabilities of the whole vocabulary at each place, and of the tokens taken."""
+    """Return log-probabilities of the vocabulary and of the taken tokens, and their measures."""
     rng = np.random.default_rng(seed)
     logits = rng.normal(size=(TOKENS, VOCABULARY))
     places = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
@@ -92,7 +92,7 @@ def tokens_figures(seed: int) -> dict[str, Any]:
 
 
 def scores_figures(seed: int) -> dict[str, Any]:
-    """Labels and confidences, no two alike, and the metrics of them."""
+    """Return labels and different confidences, and their metrics."""
     rng = np.random.default_rng(seed)
     confidences = rng.permutation(np.arange(1, ROWS + 1) / (ROWS + 1)).round(6)
     correct = (rng.random(ROWS) < 0.2 + 0.6 * confidences).astype(int)

@@ -1,4 +1,4 @@
-"""What the pack `doubtful-calls` stops of scenes that were written before anything was measured."""
+"""The pack `doubtful-calls` on scenes that were written before anything was measured."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def stopped(scenes: Path) -> tuple[float, float]:
     ],
 )
 def test_wrong_calls_stop_and_right_ones_pass(name: str) -> None:
-    """At least 70 % of the wrong calls and at most 10 % of the right ones.
+    """The pack stops at least 70 % of the wrong calls and at most 10 % of the right ones.
 
     `docs/marks.md` has the figures of the first look at each set; none is a clean test any more.
     """
@@ -58,7 +58,7 @@ def test_wrong_calls_stop_and_right_ones_pass(name: str) -> None:
 
 
 def test_the_first_forty_have_tools_of_their_own() -> None:
-    """No tool of theirs is in the sixty scenes of `examples/agents`."""
+    """No tool of the first forty scenes is in the sixty of `examples/agents`."""
     rows = runpy.run_path(str(SCRIPT))["rows"]
     sixty, first = (
         {tool["function"]["name"] for row in rows(path) for tool in row["tools"]}

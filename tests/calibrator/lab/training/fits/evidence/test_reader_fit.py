@@ -1,4 +1,4 @@
-"""The reader's training: it learns, goes on where it was ended, and rounds as the reader serves."""
+"""The reader's training: it learns, continues where it ended, and rounds as the reader does."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def base(tmp_path: Path) -> Path:
 
 
 def examples() -> list[ReaderExample]:
-    """Return rows whose pieces tell the label."""
+    """Return rows whose pieces reveal the label."""
     draw = random.Random(1)
     return [
         ReaderExample(
@@ -53,20 +53,20 @@ def examples() -> list[ReaderExample]:
 
 
 def test_it_learns_and_goes_on(base: Path) -> None:
-    """Pieces that tell the label are learnt; a finished run is not begun again."""
+    """Pieces that reveal the label are learnt, and a finished run does not begin again."""
     learnt = examples()
-    said: list[str] = []
-    net = fit_reader(learnt, base, base, CONFIG, said.append)
+    sentences: list[str] = []
+    net = fit_reader(learnt, base, base, CONFIG, sentences.append)
     ids, mask, types, labels = tensors(learnt[:100])
     assert (net(ids, mask, types).argmax(1) == labels).float().mean() > 0.9
-    steps = len(said)
-    again = fit_reader(learnt, base, base, CONFIG, said.append)
-    assert len(said) == steps
+    steps = len(sentences)
+    again = fit_reader(learnt, base, base, CONFIG, sentences.append)
+    assert len(sentences) == steps
     assert torch.equal(again.head.weight, net.head.weight)
 
 
 def test_weights_are_rounded_as_they_are_served() -> None:
-    """Rounding in training gives the packed weights, up to the scales' last bits."""
+    """Rounding in training gives the packed weights, except for the scales' last bits."""
     torch.manual_seed(0)
     weight = torch.randn(32, 128, requires_grad=True)
     near = round_tensor(weight)

@@ -1,4 +1,4 @@
-"""The plain requests that teach the inspector: their form, and how much they vary."""
+"""The plain requests that teach the inspector: their form and variety."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_there_are_a_thousand_pairs_of_texts() -> None:
 
 
 def test_no_request_and_hardly_any_reply_occurs_twice() -> None:
-    """A pair that occurs twice would count twice, and a reply of two requests is no fault."""
+    """No request and no reply occurs twice."""
     pairs = plain_requests()
     requests = [" ".join(request.lower().split()) for request, _ in pairs]
     replies = Counter(" ".join(reply.lower().split()) for _, reply in pairs)
@@ -34,7 +34,7 @@ def test_replies_have_the_length_of_replies() -> None:
 
 
 def test_beginnings_vary() -> None:
-    """No four first words begin more than a few requests, and no three more than a few replies."""
+    """No more than a few requests or replies begin alike."""
     pairs = plain_requests()
     requests = Counter(tuple(request.lower().split()[:4]) for request, _ in pairs)
     replies = Counter(tuple(reply.lower().split()[:3]) for _, reply in pairs)
@@ -43,7 +43,7 @@ def test_beginnings_vary() -> None:
 
 
 def test_every_act_is_among_them() -> None:
-    """Refusals, questions back, small talk, data and code are learnt, not answers alone."""
+    """Refusals, questions back, small talk, data and code are among the replies."""
     pairs = plain_requests()
     kinds = Counter(recognise(Conversation(request), reply).kind for request, reply in pairs)
     wanted = {"refusal", "clarification", "small_talk", "unknown", "code", "data", "summary"}

@@ -1,4 +1,4 @@
-"""Symbolic tasks of our own: their answers are right, and other lessons stay as they are."""
+"""Our symbolic tasks: their answers are right, and other lessons do not change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CLOSES = {"(": ")", "[": "]", "{": "}", "<": ">"}
 
 
 def are_closed(given: str) -> bool:
-    """Whether every bracket has its partner: pairs side by side are taken out again and again."""
+    """Return whether every bracket has its partner, by removing adjacent pairs."""
     left = given.replace(" ", "")
     while (fewer := re.sub(r"\(\)|\[\]|\{\}|<>", "", left)) != left:
         left = fewer
@@ -58,7 +58,7 @@ def of_pattern(task: SymbolicTask) -> bool:
 
 
 def of_order(task: SymbolicTask) -> bool:
-    """As many people stand left of the one named as the place says."""
+    """Return whether the answer has as many people on its left as its place says."""
     left_of = dict(fact.split(" stands left of ")[::-1] for fact in task.material.split("; "))
     place = int(re.findall(r"\d+", task.does[0])[0])
     who, found = task.answer, 1
@@ -68,8 +68,8 @@ def of_order(task: SymbolicTask) -> bool:
 
 
 def of_swaps(task: SymbolicTask) -> bool:
-    given, *swaps = task.material.split(". ")
-    held = dict(each.split(" has the ") for each in given.split(", "))
+    start, *swaps = task.material.split(". ")
+    held = dict(each.split(" has the ") for each in start.split(", "))
     for swap in swaps:
         one, other = swap.removesuffix(" swap").split(" and ")
         held[one], held[other] = held[other], held[one]
@@ -101,13 +101,13 @@ RIGHT: dict[str, Callable[[SymbolicTask], bool]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_answers_are_right(kind: str) -> None:
-    """Each is computed in another way than the task's own, or stands at the working's end."""
+    """Each answer is right, computed in another way."""
     rng = random.Random(7)
     assert all(RIGHT[kind](KINDS[kind](rng)) for _ in range(60))
 
 
 def test_the_rows_are_those_of_their_seed() -> None:
-    """Kinds come in turn; each reply ends with the answer; another seed makes other rows."""
+    """Kinds alternate, each reply ends with its answer, and a seed gives its rows."""
     made = list(symbolic_rows(2 * len(KINDS), 5))
     assert made == list(symbolic_rows(2 * len(KINDS), 5))
     assert [row.question for row in made] != [row.question for row in symbolic_rows(38, 6)]
@@ -117,7 +117,7 @@ def test_the_rows_are_those_of_their_seed() -> None:
 
 
 def test_other_lessons_are_the_same_without_them() -> None:
-    """They draw by lot from a generator of their own."""
+    """Other lessons are the same without symbolic tasks, which have their own random numbers."""
     some = InspectorConfig(symbolic_tasks=40)
     without = InspectorConfig(symbolic_tasks=0)
     found = list(lessons_of(rows(60), some, 3))

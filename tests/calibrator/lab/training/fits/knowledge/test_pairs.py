@@ -1,4 +1,4 @@
-"""The questions that the small encoder is taught by: well formed, and none of the sixty."""
+"""Questions that teach the small encoder: well formed, and none of the sixty."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def taught() -> list[AnswerPair]:
 
 
 def test_there_are_thousands_over_many_relations() -> None:
-    """Two thousand facts of fifty relations, and 350 single questions; right is never wrong."""
+    """There are 2,000 facts of fifty relations and 350 single questions, right never wrong."""
     pairs = taught()
     assert len(all_facts()) > 2_000
     assert len({pair.group for pair in pairs}) > 45
@@ -42,36 +42,36 @@ def test_there_are_thousands_over_many_relations() -> None:
 
 
 def test_the_same_seed_gives_the_same_pairs() -> None:
-    """And another seed other wrong answers."""
+    """The same seed gives the same pairs, and another seed other wrong answers."""
     assert list(relation_pairs(1)) == list(relation_pairs(1)) != list(relation_pairs(2))
 
 
-def is_told(question: EverydayQuestion, asked: str, right: str) -> bool:
-    """Whether a fact is that of a question: the same answer, to a text of the same words."""
+def is_same_fact(question: EverydayQuestion, text: str, right: str) -> bool:
+    """Return whether a fact has the answer of a question, and much the same words."""
     if contents(question.right) != contents(right):
         return False
     wanted = contents(question.question)
-    return len(wanted & contents(asked)) >= max(2, 0.6 * len(contents(asked)))
+    return len(wanted & contents(text)) >= max(2, 0.6 * len(contents(text)))
 
 
 def test_no_fact_of_the_sixty_is_taught() -> None:
-    """Neither a question of the sixty nor the same answer to one of much the same words."""
+    """No question of the sixty, and no fact that answers one, is taught."""
     everyday = everyday_questions()
-    asked = {one.question.casefold() for one in everyday}
+    questions = {one.question.casefold() for one in everyday}
     every = [*taught(), *single_pairs(HELD_OUT)]
-    assert [pair.question for pair in every if pair.question.casefold() in asked] == []
+    assert [pair.question for pair in every if pair.question.casefold() in questions] == []
     facts = [*all_facts(), *((pair.question, pair.right) for pair in every)]
     found = [
         (one.question, question, answer)
         for one in everyday
         for question, answer in facts
-        if is_told(one, question, answer)
+        if is_same_fact(one, question, answer)
     ]
     assert found == []
 
 
 def test_what_is_judged_by_is_not_taught() -> None:
-    """The held-out questions are none of the taught ones."""
+    """The held-out questions are not taught."""
     taught_questions = {pair.question for pair in taught()}
     held_out = {pair.question for pair in single_pairs(HELD_OUT)}
     assert len(held_out) == 164
