@@ -240,7 +240,7 @@ def reply_to(hold: Hold, answer: Answer, request: CompletionRequest) -> str:
 def withheld_error(
     state: str, hold: Hold, answer: Answer, request: CompletionRequest, held: HeldReply
 ) -> ProxyError | None:
-    """Return the error for a held reply in the state `state` (`HeldReply.current_state`).
+    """Return the error for a held reply in this state (see `HeldReply.current_state`).
 
     Returns None if a placeholder or a refusal replaces it.
     """
@@ -261,8 +261,8 @@ def replace_held(
 ) -> Json:
     """Return the completion that replaces a held reply, used also if an error comes too late.
 
-    Its text depends on the state `state`: a placeholder or refusal while held, or a sentence
-    about the rejection, block or expiry.
+    Its text depends on `state`: a placeholder or refusal while held, or a sentence about the
+    rejection, block or expiry.
     """
     is_refusal = reply_to(hold, answer, request) == "refusal"
     if state == HELD and not is_refusal:
