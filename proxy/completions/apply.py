@@ -91,7 +91,7 @@ def deliver(
     has already, returns its remaining events with the outcome.
     """
     if answer.is_out:
-        job.last_member = outcome.member() if job.services.tells_member else None
+        job.last_member = outcome.member() if job.services.attaches_member else None
         return answer.annotated_events(job.request.format, job.last_member)
     applied = outcome.decision.applied if outcome.decision else None
     if not isinstance(applied, Block | Clarify | Hold):
@@ -99,7 +99,7 @@ def deliver(
     job.exchange.finish(outcome, answer.status)
     if job.services.audit is not None:
         job.services.audit.consider(job.exchange, job.request, outcome, answer.stored_body)
-    visible_outcome = outcome if job.services.tells_member else None
+    visible_outcome = outcome if job.services.attaches_member else None
     headers, body = client_reply(answer, job.request, completion, visible_outcome)
     reply = Reply(answer.status, [*headers, *job.headers(outcome)], body)
     return reply if job.stream is None else reply.whole()

@@ -160,7 +160,7 @@ class Job:
         A late score continues and is recorded.
         """
         scoring = asyncio.get_running_loop().create_task(self._score_once(answer))
-        if self.services.tells_member:
+        if self.services.attaches_member:
             await self.services.stream_waits.wait_for(scoring)
         if scoring.done():
             scoring.result()
@@ -272,7 +272,7 @@ class Job:
         outcome = self.outcome(answer, decisions)
         outcome.facts = facts
         if answer.is_out:
-            self.exchange.tell_calls(outcome)
+            self.exchange.add_calls(outcome)
             self.outcomes[answer.choices[0].index] = outcome
         return outcome
 
