@@ -196,8 +196,8 @@ async def _write_question(calls: Calls, clarify: Clarify, answer: Answer) -> str
         exchange = _exchange(calls.request, answer)
     except (NotScorableError, ValueError, RecursionError):  # the answer is no text
         return None
-    answered = calls.chosen_call(answer)
-    model = clarify.model or answered.model
+    kept_call = calls.chosen_call(answer)
+    model = clarify.model or kept_call.model
     call = await calls.write(model, INSTRUCTIONS, exchange, QUESTION_S)
     if call.answer is None:
         return None

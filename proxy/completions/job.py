@@ -215,8 +215,10 @@ class Job:
         if any(each.kinds for each in answer.signals):
             answer.unaided = answer.confidences
             pairs = zip(answer.unaided, answer.signals, strict=True)
-            joined = self.services.scoring.with_signals
-            answer.confidences = [joined(confidence, signals) for confidence, signals in pairs]
+            with_signals = self.services.scoring.with_signals
+            answer.confidences = [
+                with_signals(confidence, signals) for confidence, signals in pairs
+            ]
 
     async def weigh_others(self, answer: Answer) -> None:
         """Change an answer's confidences by other calls' answers to the same question.
