@@ -62,7 +62,7 @@ class DeskSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The change from one sight to a later one; a restarted proxy counts from 0."""
+    """The change from one snapshot to a later one; a restarted proxy counts from 0."""
 
     before: DeskSnapshot
     after: DeskSnapshot
