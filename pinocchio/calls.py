@@ -289,8 +289,8 @@ def _put_together(events: list[Any]) -> dict[str, Any]:
 def _record_body(stream: Any, reading: _Reading, base: str, methods: dict[str, Any]) -> Any:
     """Return a stream that passes on the bytes of `stream`, and gives each piece to `reading`.
 
-    Its class derives from the class named `base`, which the client requires, with the methods
-    `methods`.
+    Its class has these `methods` and derives from the class named `base`, which the client
+    requires.
     """
     kind = next(each for each in type(stream).__mro__ if each.__name__ == base)
     recorded = type("ReadStream", (kind,), methods)()

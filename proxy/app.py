@@ -192,10 +192,10 @@ class App:
         self._courier: Courier | None = None
         self._telemetry = parts.telemetry
         self._counts: Counts = parts.telemetry or parts.metrics
-        store, kept = config.store, config.records
+        store, records = config.store, config.records
         has_drift = parts.records is not None and self._leads
         self._drift = DriftWatch(store) if has_drift else None
-        self._retention = Retention(store, kept.keep_days, kept.keep_content_days)
+        self._retention = Retention(store, records.keep_days, records.keep_content_days)
         self._notifications = Notifications(store, self._on_notification, self._note_notified)
         self._own: ASGIApplication | None = None
         self._feedback_engine = LazyEngine(store)

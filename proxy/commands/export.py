@@ -78,7 +78,7 @@ def export(
     typer.echo(f"{plural(count, 'row')}{left_out}", err=True)
 
 
-def row_of(exported: ExportedReply) -> dict[str, Any] | None:
+def row_of(reply: ExportedReply) -> dict[str, Any] | None:
     """Return a labelled row, or None for a reply that no calibrator reads.
 
     That is one of an unknown format, with several choices, with images, or without a question.
@@ -89,7 +89,7 @@ def row_of(exported: ExportedReply) -> dict[str, Any] | None:
     from proxy.http.wire.json_splice import json_object
     from proxy.store.reviews.held_replies import state_name
 
-    held = exported.held
+    held = reply.held
     format, completion = format_of(held.path), json_object(held.reply)
     request = json_object(held.request) if held.request else None
     if format is None or completion is None:
@@ -106,26 +106,26 @@ def row_of(exported: ExportedReply) -> dict[str, Any] | None:
     values = {
         "id": held.id,
         "question_id": hashlib.sha256(question_text.encode(errors="replace")).hexdigest()[:16],
-        "domain": _domain(exported.facts),
+        "domain": _domain(reply.facts),
         "question": question_text,
         **_conversation(question, choices[0].message),
         "response": dict(choices[0].message),
         "model": answering_model if isinstance(answering_model, str) else held.model,
-        "correct": int(exported.verdicts[-1].is_correct) if exported.verdicts else None,
+        "correct": int(reply.verdicts[-1].is_correct) if reply.verdicts else None,
         "confidence": held.confidence,
         "calibrator": held.calibrator,
-        **_signals(exported.facts),
+        **_signals(reply.facts),
         **_findings(held.findings),
         "request_id": held.request_id,
         "team": held.team,
         "policy": held.policy,
-        "action": exported.action,
+        "action": reply.action,
         "kind": held.kind,
         "state": state_name(held.state),
         "share": held.share,
         "at_s": held.created_at,
-        "reviewers": [_verdict_member(each) for each in exported.verdicts] or None,
-        "feedback": [_feedback_member(each) for each in exported.feedback] or None,
+        "reviewers": [_verdict_member(each) for each in reply.verdicts] or None,
+        "feedback": [_feedback_member(each) for each in reply.feedback] or None,
     }
     return {name: value for name, value in values.items() if value is not None}
 
@@ -148,24 +148,24 @@ def _signals(facts: str | None) -> dict[str, Any]:
 
     `recalibrate --signals` learns from them.
     """
-    recorded = json.loads(facts)[0] if facts else {}
-    return {name: recorded.get(name) for name in ("judged", "judge", "logprobs")}
+    first_facts = json.loads(facts)[0] if facts else {}
+    return {name: first_facts.get(name) for name in ("judged", "judge", "logprobs")}
 
 
-def _findings(kept: str | None) -> dict[str, Any]:
+def _findings(text: str | None) -> dict[str, Any]:
     """Return the calibrator's findings besides the confidence, each None where it is missing.
 
-    `kept` is the JSON object that is stored with a held reply.
+    `text` is the JSON object that is stored with a held reply.
     """
-    findings = json.loads(kept) if kept else {}
+    findings = json.loads(text) if text else {}
     names = ("support", "basis", "unsupported", "act", "needs_facts", "familiar", "because")
     return {name: findings.get(name) for name in names}
 
 
 def _domain(facts: str | None) -> str | None:
     """Return the domain of a recorded exchange, from the JSON of its facts; None without one."""
-    recorded = json.loads(facts) if facts else None
-    return recorded[0].get("domain") if recorded else None
+    all_facts = json.loads(facts) if facts else None
+    return all_facts[0].get("domain") if all_facts else None
 
 
 def _verdict_member(verdict: ExportedVerdict) -> dict[str, Any]:

@@ -62,7 +62,7 @@ class DeskSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The change from one sight to a later one; a restarted proxy counts from 0."""
+    """The change from one snapshot to a later one; a restarted proxy counts from 0."""
 
     before: DeskSnapshot
     after: DeskSnapshot
@@ -77,17 +77,17 @@ class Change:
         A counter that fell has restarted, and grew by its value.
         """
         before = self.before.series.get(name, {})
-        grown: dict[tuple[str, ...], float] = {}
+        growth: dict[tuple[str, ...], float] = {}
         for series_labels, now in self.after.series.get(name, {}).items():
             then = before.get(series_labels, 0.0)
             values = dict(series_labels)
             key = tuple(values.get(label, "") for label in labels)
-            grown[key] = grown.get(key, 0.0) + (now - then if now >= then else now)
-        return grown
+            growth[key] = growth.get(key, 0.0) + (now - then if now >= then else now)
+        return growth
 
     def buckets(self, name: str) -> list[tuple[float, float]]:
         """Return each bucket of a histogram as (upper bound, number of its new values)."""
-        counts = {float(le): grown for (le,), grown in self.by(f"{name}_bucket", "le").items()}
+        counts = {float(le): growth for (le,), growth in self.by(f"{name}_bucket", "le").items()}
         below, found = 0.0, []
         for bound in sorted(counts):
             found.append((bound, max(0.0, counts[bound] - below)))
@@ -294,12 +294,12 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
-def _most(grown: Mapping[tuple[str, ...], float], total_of: Callable[..., float]) -> Iterator[Any]:
+def _most(growth: Mapping[tuple[str, ...], float], total_of: Callable[..., float]) -> Iterator[Any]:
     """Yield (labels, growth, total) of the series that grew most, then largest; ROWS at most.
 
     `total_of` returns the total of a series by its labels.
     """
-    rows = [(key, count, total_of(key)) for key, count in grown.items()]
+    rows = [(key, count, total_of(key)) for key, count in growth.items()]
     return iter(sorted(rows, key=lambda row: (-row[1], -row[2], row[0]))[:ROWS])
 
 

@@ -91,7 +91,7 @@ def deliver(
     has already, returns its remaining events with the outcome.
     """
     if answer.is_out:
-        job.last_member = outcome.member() if job.services.tells_member else None
+        job.last_member = outcome.member() if job.services.attaches_member else None
         return answer.annotated_events(job.request.format, job.last_member)
     applied = outcome.decision.applied if outcome.decision else None
     if not isinstance(applied, Block | Clarify | Hold):
@@ -99,7 +99,7 @@ def deliver(
     job.exchange.finish(outcome, answer.status)
     if job.services.audit is not None:
         job.services.audit.consider(job.exchange, job.request, outcome, answer.stored_body)
-    visible_outcome = outcome if job.services.tells_member else None
+    visible_outcome = outcome if job.services.attaches_member else None
     headers, body = client_reply(answer, job.request, completion, visible_outcome)
     reply = Reply(answer.status, [*headers, *job.headers(outcome)], body)
     return reply if job.stream is None else reply.whole()
@@ -196,8 +196,8 @@ async def _write_question(calls: Calls, clarify: Clarify, answer: Answer) -> str
         exchange = _exchange(calls.request, answer)
     except (NotScorableError, ValueError, RecursionError):  # the answer is no text
         return None
-    answered = calls.chosen_call(answer)
-    model = clarify.model or answered.model
+    kept_call = calls.chosen_call(answer)
+    model = clarify.model or kept_call.model
     call = await calls.write(model, INSTRUCTIONS, exchange, QUESTION_S)
     if call.answer is None:
         return None
@@ -240,7 +240,7 @@ def reply_to(hold: Hold, answer: Answer, request: CompletionRequest) -> str:
 def withheld_error(
     state: str, hold: Hold, answer: Answer, request: CompletionRequest, held: HeldReply
 ) -> ProxyError | None:
-    """Return the error for a held reply in the state `state` (`HeldReply.current_state`).
+    """Return the error for a held reply in this state (see `HeldReply.current_state`).
 
     Returns None if a placeholder or a refusal replaces it.
     """
@@ -261,8 +261,8 @@ def replace_held(
 ) -> Json:
     """Return the completion that replaces a held reply, used also if an error comes too late.
 
-    Its text depends on the state `state`: a placeholder or refusal while held, or a sentence
-    about the rejection, block or expiry.
+    Its text depends on `state`: a placeholder or refusal while held, or a sentence about the
+    rejection, block or expiry.
     """
     is_refusal = reply_to(hold, answer, request) == "refusal"
     if state == HELD and not is_refusal:

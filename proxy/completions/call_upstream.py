@@ -63,7 +63,7 @@ class Live:
 
 
 async def call_upstream(job: Job) -> Reply | Answer | SlowReply | Live:
-    """Call upstream, or several models, and return what comes of it.
+    """Call upstream, or several models, and return the result.
 
     A `Reply` is passed on without a decision; an `Answer` is whole; a `SlowReply` has begun and is
     read later; a `Live` stream goes on while it arrives. Raises ProxyError where there is no reply.
@@ -185,7 +185,7 @@ def _pass_on_unread(job: Job, reply: UpstreamReply, unread: Unread) -> Reply:
 def _resume_held(job: Job) -> SlowReply:
     """Return the reply that was held for the same request before, without another call.
 
-    Counts that the client asked again.
+    Counts the request as a poll for it.
     """
     assert job.earlier is not None
     held = job.earlier.held

@@ -80,16 +80,16 @@ async def fetch_response(services: Services, http: Request) -> Reply:
 async def _parse_fetch(id: str, services: Services, exchange: Exchange) -> Job:
     """Build the job for the request that a stored response answered, as far as it is known."""
     http = exchange.request
-    remembered, is_stream = services.conversations.get(id, hash_key(http)), _is_stream(http)
-    if remembered is None:
+    stored_request, is_stream = services.conversations.get(id, hash_key(http)), _is_stream(http)
+    if stored_request is None:
         request: CompletionRequest = _request_without_body(http, is_stream=is_stream)
         request.domain = services.domains.fact("", http.caller.team, request.domain)
         exchange.conversation = request.conversation = conversation_under(id)
         upstream = services.router.default()
         return Job(services, exchange, request, fetched_from=upstream, is_known=False)
-    request = replace(remembered.request(is_stream=is_stream), caller=http.caller)
+    request = replace(stored_request.request(is_stream=is_stream), caller=http.caller)
     exchange.conversation = request.conversation
-    return Job(services, exchange, request, fetched_from=remembered.upstream)
+    return Job(services, exchange, request, fetched_from=stored_request.upstream)
 
 
 def _is_stream(http: Request) -> bool:

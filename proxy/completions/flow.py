@@ -147,14 +147,14 @@ def _late_reply(job: Job, waiting: SlowReply, work: asyncio.Future[Reply]) -> Re
     head = waiting.head
     job.is_status_out, job.exchange.status = True, head.status
     opening = job.exchange.unscored_outcome(Status.PENDING, "buffered", job.services.scoring.name)
-    kept = without(to_client(head.headers), b"content-length", b"content-encoding")
+    headers = without(to_client(head.headers), b"content-length", b"content-encoding")
     body = asyncio.ensure_future(_late_body(work))
 
     async def stop() -> None:
         body.cancel()
 
     error_event = job.request.format.error_event if job.request.is_stream else None
-    return Reply(head.status, [*kept, *job.headers(opening)], late(body, error_event), stop)
+    return Reply(head.status, [*headers, *job.headers(opening)], late(body, error_event), stop)
 
 
 async def _late_body(work: asyncio.Future[Reply]) -> bytes:

@@ -160,7 +160,7 @@ class Job:
         A late score continues and is recorded.
         """
         scoring = asyncio.get_running_loop().create_task(self._score_once(answer))
-        if self.services.tells_member:
+        if self.services.attaches_member:
             await self.services.stream_waits.wait_for(scoring)
         if scoring.done():
             scoring.result()
@@ -215,8 +215,10 @@ class Job:
         if any(each.kinds for each in answer.signals):
             answer.unaided = answer.confidences
             pairs = zip(answer.unaided, answer.signals, strict=True)
-            joined = self.services.scoring.with_signals
-            answer.confidences = [joined(confidence, signals) for confidence, signals in pairs]
+            with_signals = self.services.scoring.with_signals
+            answer.confidences = [
+                with_signals(confidence, signals) for confidence, signals in pairs
+            ]
 
     async def weigh_others(self, answer: Answer) -> None:
         """Change an answer's confidences by other calls' answers to the same question.
@@ -272,7 +274,7 @@ class Job:
         outcome = self.outcome(answer, decisions)
         outcome.facts = facts
         if answer.is_out:
-            self.exchange.tell_calls(outcome)
+            self.exchange.add_calls(outcome)
             self.outcomes[answer.choices[0].index] = outcome
         return outcome
 

@@ -46,7 +46,7 @@ class Services:
     may_take_long: bool = field(init=False)  # even if upstream's answer is complete
     max_body: int = field(init=False)  # bytes; copied because the configuration is slow to read
     tells_headers: bool = field(init=False)  # copied for the same reason
-    tells_member: bool = field(init=False)
+    attaches_member: bool = field(init=False)
     stricter: dict[str, Services] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -56,7 +56,7 @@ class Services:
         self.domains = Domains(self.config, self.router)
         self.max_body = self.config.limits.max_body
         self.tells_headers = self.config.attach.headers
-        self.tells_member = self.config.attach.body
+        self.attaches_member = self.config.attach.body
         self.stream_waits = Deadlines(self.config.limits.stream_wait_ms / 1_000)
         score_s, commit_s = self.config.calibrator.longest_s, self.config.limits.commit_after_s
         self.may_take_long = (

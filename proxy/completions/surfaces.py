@@ -60,7 +60,7 @@ class Surfaces:
         with exchange:
             place = await self.ownership.enter(request)
             is_list = request.method == "GET" and place.collection and place.id is None
-            is_read = is_list or _tells_ids(request.method, place)
+            is_read = is_list or _names_ids(request.method, place)
             reply = await self.send(
                 exchange, await self.upstream_of(request), is_read=bool(is_read)
             )
@@ -184,7 +184,7 @@ class Surfaces:
         return await fetch_held(self.store, format, id, request, self.attach)
 
 
-def _tells_ids(method: str, place: RequestTarget) -> bool:
+def _names_ids(method: str, place: RequestTarget) -> bool:
     """Return whether a reply may hold ids of objects that upstream made, to be noted as owned."""
     if method in ("POST", "PUT"):
         return place.collection is not None

@@ -436,8 +436,8 @@ def _resolve_paths(config: Config, folder: Path) -> Config:
     if calibrator.facts is not None:
         calibrator = calibrator.model_copy(update={"facts": folder / calibrator.facts})
     if (stand_in := calibrator.stand_in) is not None:
-        placed = {"stand_in": _recalibrated_from(stand_in, folder)}
-        calibrator = calibrator.model_copy(update=placed)
+        resolved = {"stand_in": _recalibrated_from(stand_in, folder)}
+        calibrator = calibrator.model_copy(update=resolved)
     return config.model_copy(update={"calibrator": calibrator})
 
 

@@ -103,7 +103,7 @@ class Feed:
             self._watchers.pop(queue, None)
 
     def _messages_since(self, last_number: int | None) -> list[bytes]:
-        """Return the messages after the number `last_number` that this stream came too late for.
+        """Return the messages after number `last_number` that were sent before this stream began.
 
         If there are too many, `missed` alone is returned. Called on a thread.
         """

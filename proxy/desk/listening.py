@@ -281,7 +281,7 @@ class DeskServer:
         queue.rehearse()
         feed = Feed(queue)
 
-        holder, parts, decided, loop = self._holder, self._parts, DecisionCounters(), self._loop
+        holder, parts, counters, loop = self._holder, self._parts, DecisionCounters(), self._loop
 
         def on_decision(held: HeldReply, verdict: Verdict) -> None:
             """Count a decision, and notify waiting clients, other workers and browsers.
@@ -290,18 +290,18 @@ class DeskServer:
             """
             waited_s = time.time() - held.created_at
             if held.state == HELD:  # other people have to approve it too
-                loop.call_soon_threadsafe(decided.note_approval, held.queue)
+                loop.call_soon_threadsafe(counters.note_approval, held.queue)
                 feed.wake()
                 return
             noted = held.queue, verdict.verdict, waited_s
             loop.call_soon_threadsafe(parts.verdicts.wake, held.id)
             if parts.peers is not None:
                 parts.peers.tell_others("decided", held.id)
-            loop.call_soon_threadsafe(decided.note, *noted)
+            loop.call_soon_threadsafe(counters.note, *noted)
             feed.wake()
 
         def on_link(outcome: str) -> None:
-            loop.call_soon_threadsafe(decided.note_link, outcome)
+            loop.call_soon_threadsafe(counters.note_link, outcome)
 
         desk = Desk(queue, lambda: holder.current.setup, on_decision, lambda: holder.refusal)
         door = Door(token, self._admin.login_code, KeyStore(config.store))
@@ -311,7 +311,7 @@ class DeskServer:
             door,
             feed,
             [
-                metrics_route(decided, Gauges(desk, parts, holder)),
+                metrics_route(counters, Gauges(desk, parts, holder)),
                 drain_route(lambda: loop.call_soon_threadsafe(self._drain)),
                 *(self._links(desk, on_link) if self._links else ()),
             ],

@@ -134,8 +134,8 @@ class Courier:
         await _run_to_end(self._queue.expire)
         while await _run_to_end(self._outbox.announce, self._targets_of):
             pass
-        while claimed := await _run_to_end(self._outbox.claim, AT_ONCE, LEASE_S):
-            await asyncio.gather(*map(self._deliver, claimed))
+        while batch := await _run_to_end(self._outbox.claim, AT_ONCE, LEASE_S):
+            await asyncio.gather(*map(self._deliver, batch))
 
     def _tidy(self) -> None:
         """Delete the deliveries that were given up, and events, when they are old."""

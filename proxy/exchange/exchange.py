@@ -173,11 +173,11 @@ class Exchange:
         if self.scoring_s is not None and outcome.status not in NO_SCORE_TRIED:
             outcome.score_ms = self.scoring_s * 1_000
         if self.calls:
-            self.tell_calls(outcome)
+            self.add_calls(outcome)
         self.outcome = outcome
         return outcome
 
-    def tell_calls(self, outcome: Outcome) -> None:
+    def add_calls(self, outcome: Outcome) -> None:
         """Add to an outcome which calls were made and which model failed first."""
         outcome.calls, outcome.fallback_from = self._calls(), self.fallback_from
 

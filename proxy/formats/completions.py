@@ -181,10 +181,10 @@ class CompletionsAssembler(ChunkAssembler):
             if not isinstance(part, dict) or has_call(part):
                 return self.note_unread(UNREAD)
             index = index_of(part, position)
-            grown = {"text": _text_of(part), "logprobs": part.get("logprobs")}
-            grown = {key: value for key, value in grown.items() if value is not None}
+            delta = {"text": _text_of(part), "logprobs": part.get("logprobs")}
+            delta = {key: value for key, value in delta.items() if value is not None}
             try:
-                merge(self._choices.setdefault(index, {}), grown)
+                merge(self._choices.setdefault(index, {}), delta)
             except RecursionError:  # no real answer is nested so deeply
                 return UNREAD
             reason = part.get("finish_reason")  # some servers send empty ones before it

@@ -133,7 +133,7 @@ class SharedBuckets:
     def _slot(self, owner: str, rate: int, now: float, positions: set[int]) -> _Slot:
         """Return the slot of a bucket with its level now, or a slot for a new, full bucket.
 
-        Slots at the positions `positions` are in use by the same request. A bucket is full after a
+        Slots at these `positions` are in use by the same request. A bucket is full after a
         minute, so its slot is free then. If none is free, the new bucket replaces the least
         recently used one.
         """

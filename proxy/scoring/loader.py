@@ -177,12 +177,12 @@ def check_calibrator(config: CalibratorConfig, path: Path | None) -> None:
         return
     from proxy.scoring.engines.opening import check_calibrator_config
 
-    with calibrator_refusal_placed(path, "recalibration"):
+    with locate_calibrator_error(path, "recalibration"):
         load_recalibrations(config)
-    with calibrator_refusal_placed(path, "checkpoint"):
+    with locate_calibrator_error(path, "checkpoint"):
         check_calibrator_config(config)
     if config.stand_in is not None:
-        with calibrator_refusal_placed(path, "stand_in"):
+        with locate_calibrator_error(path, "stand_in"):
             _check_stand_in(config.stand_in)
 
 
@@ -205,7 +205,7 @@ def _check_stand_in(config: StandInConfig) -> None:
 
 
 @contextmanager
-def calibrator_refusal_placed(path: Path | None, key: str) -> Iterator[None]:
+def locate_calibrator_error(path: Path | None, key: str) -> Iterator[None]:
     """Convert the calibrator's errors in the block to StartupError, with an exit status.
 
     The message has file and line of the key at fault in the section `calibrator`.

@@ -35,10 +35,10 @@ from proxy.http.listener.server import Server, Terminal
 from proxy.http.listener.sockets import bind, server_settings, settle_memory, url_of
 from proxy.optional.parts import bind_guardrails, check_guardrails
 from proxy.scoring.loader import (
-    calibrator_refusal_placed,
     check_calibrator,
     load_fact_file,
     load_recalibrations,
+    locate_calibrator_error,
     recalibrations_of_stand_in,
     shares_scorer,
 )
@@ -149,13 +149,13 @@ def with_files(setup: Setup) -> Setup:
 
     Logs a recalibration by domains if none are configured. Raises StartupError.
     """
-    with calibrator_refusal_placed(setup.path, "recalibration"):
+    with locate_calibrator_error(setup.path, "recalibration"):
         found = load_recalibrations(setup.config.calibrator)
-    with calibrator_refusal_placed(setup.path, "stand_in"):
+    with locate_calibrator_error(setup.path, "stand_in"):
         of_stand_in = recalibrations_of_stand_in(setup.config.calibrator)
     if text := without_domains(setup.config, found):
         log.warning("recalibration_without_domains", hint=text)
-    with calibrator_refusal_placed(setup.path, "facts"):
+    with locate_calibrator_error(setup.path, "facts"):
         facts = load_fact_file(setup.config.calibrator)
     if facts is not None:
         log.info("facts_loaded", path=str(facts.path), entries=facts.count)

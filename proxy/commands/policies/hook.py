@@ -58,12 +58,12 @@ def hook(
 
     try:
         hook_input = read_hook_input(sys.stdin.buffer.read())
-        deciding = load_policy(policy)
+        loaded_policy = load_policy(policy)
     except (ValueError, InvalidDocumentError, OSError) as error:
         typer.echo(f"pinocchio hook: {error}", err=True)
         raise typer.Exit(DENIED) from error
-    facts, words = _facts(hook_input, deciding, calibrator)
-    decision = decide(deciding, facts)
+    facts, words = _facts(hook_input, loaded_policy, calibrator)
+    decision = decide(loaded_policy, facts)
     denies_held = ask == "deny"
     answer = hook_output(hook_input, decision, facts.confidence, words, denies_held=denies_held)
     if answer is not None:

@@ -44,8 +44,8 @@ def promote(
         raise stop(ExitStatus.UNUSABLE_INPUT, str(error)) from error
     span = seconds(since)
     with opened_record(config) as findings:
-        recorded = recorded_since(findings.engine, time.time() - span)
-        comparisons = [_compare(each, rule) for each in recorded if _is_by(each, now)]
+        exchanges = recorded_since(findings.engine, time.time() - span)
+        comparisons = [_compare(each, rule) for each in exchanges if _is_by(each, now)]
     typer.echo(
         f"{plural(len(comparisons), 'reply', 'replies')} decided by this version of policy "
         f"{now.name}, last {since}"
@@ -81,10 +81,10 @@ def _bytes_of(policy: Path) -> bytes:
         raise stop(ExitStatus.UNUSABLE_INPUT, message) from error
 
 
-def _is_by(recorded: RecordedExchange, policy: Policy) -> bool:
+def _is_by(exchange: RecordedExchange, policy: Policy) -> bool:
     """Return whether this version of the policy decided on a reply, whatever its certificate."""
-    digest = (recorded.policy or "").rpartition("@")[2].partition("+")[0]
-    return recorded.policy_name == policy.name and digest == policy.digest.partition("+")[0]
+    digest = (exchange.policy or "").rpartition("@")[2].partition("+")[0]
+    return exchange.policy_name == policy.name and digest == policy.digest.partition("+")[0]
 
 
 class _Comparison(NamedTuple):
@@ -95,10 +95,10 @@ class _Comparison(NamedTuple):
     is_correct: bool | None
 
 
-def _compare(recorded: RecordedExchange, rule: str | None) -> _Comparison:
+def _compare(exchange: RecordedExchange, rule: str | None) -> _Comparison:
     """Return what the policy, or one rule, would have done to a reply, beside what was done."""
-    would = dict(recorded.shadowed).get(rule) if rule else recorded.would_action
-    return _Comparison(would, recorded.action, recorded.is_correct)
+    would = dict(exchange.shadowed).get(rule) if rule else exchange.would_action
+    return _Comparison(would, exchange.action, exchange.is_correct)
 
 
 def _once_live(replies: Sequence[_Comparison], rule: str | None) -> Iterator[str]:

@@ -116,14 +116,14 @@ def _give_one(config: Path | None, request_id: str, label: str, by: str) -> None
 
     is_correct = label == "correct"
     with opened_record(config) as findings:
-        recorded = find(findings.engine, request_id)
-        if recorded is None:
+        exchange = find(findings.engine, request_id)
+        if exchange is None:
             raise stop(ExitStatus.FAILED, f"there is no record of {request_id}")
-        before = findings.verdict_of(recorded.request_id, by)
+        before = findings.verdict_of(exchange.request_id, by)
         queue = ReviewQueue(load_store_config(config).store)
-        give(findings, queue, recorded.request_id, is_correct, by)
+        give(findings, queue, exchange.request_id, is_correct, by)
         queue.close()
-    typer.echo(f"{recorded.request_id} is {label}, says {by}{_in_place_of(before)}")
+    typer.echo(f"{exchange.request_id} is {label}, says {by}{_in_place_of(before)}")
 
 
 def _give_all(config: Path | None, file: Path, by: str) -> None:
@@ -145,10 +145,10 @@ def _give_all(config: Path | None, file: Path, by: str) -> None:
     with opened_record(config) as findings:
         queue = ReviewQueue(load_store_config(config).store)
         for place, label in labels:
-            if (recorded := find(findings.engine, label.id)) is None:
+            if (exchange := find(findings.engine, label.id)) is None:
                 missing.append(f"{place}: there is no record of {plain(label.id[:NAME_SHOWN])}")
                 continue
-            give(findings, queue, recorded.request_id, label.is_correct, by)
+            give(findings, queue, exchange.request_id, label.is_correct, by)
             count += 1
         queue.close()
     typer.echo(f"{plural(count, 'verdict')} of {by} stored")
@@ -287,13 +287,13 @@ def _keep(
 
     if verdict.request_id is None:
         return "ambiguous"
-    recorded = find(findings.engine, verdict.request_id)
-    if recorded is None:
+    exchange = find(findings.engine, verdict.request_id)
+    if exchange is None:
         return "unknown"
-    if findings.verdict_of(recorded.request_id, verdict.by) == verdict.is_correct:
+    if findings.verdict_of(exchange.request_id, verdict.by) == verdict.is_correct:
         return "known"
     if not dry_run:
-        give(findings, queue, recorded.request_id, verdict.is_correct, verdict.by)
+        give(findings, queue, exchange.request_id, verdict.is_correct, verdict.by)
     return "kept"
 
 

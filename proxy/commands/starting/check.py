@@ -114,9 +114,9 @@ def _facts_line(setup: Setup) -> list[str]:
 
     Raises StartupError for a broken file.
     """
-    from proxy.scoring.loader import calibrator_refusal_placed, load_fact_file
+    from proxy.scoring.loader import load_fact_file, locate_calibrator_error
 
-    with calibrator_refusal_placed(setup.path, "facts"):
+    with locate_calibrator_error(setup.path, "facts"):
         facts = load_fact_file(setup.config.calibrator)
     if facts is None:
         return []

@@ -83,8 +83,8 @@ class Opinions:
 
     def _ask(self) -> None:
         """Start a call, each in a task, of every model that is to give a second opinion."""
-        answering = {self._calls.request.model, *(c.model for c in self._calls.exchange.calls)}
-        for model in self._config.models_for(answering):
+        models = {self._calls.request.model, *(c.model for c in self._calls.exchange.calls)}
+        for model in self._config.models_for(models):
             call = self._calls.add_call(model, "second_opinion")
             self._tasks[asyncio.create_task(self._calls.ask_opinion(call))] = call
 

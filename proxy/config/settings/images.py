@@ -57,13 +57,13 @@ class FetchConfig(Section):
         return any(_matches(each, address) for each in self.hosts)
 
 
-def _matches(host: str, address: str) -> bool:
-    """Return whether the host `address`, such as `a.example.com:81`, fits the allowed `host`.
+def _matches(pattern: str, host: str) -> bool:
+    """Return whether a host such as `a.example.com:81` fits an allowed pattern.
 
-    In `host`, as in `*.example.com:81`, a star is any text without a colon; case does not count.
+    In `pattern`, as in `*.example.com:81`, a star is any text without a colon; case does not count.
     """
-    parts = map(re.escape, host.lower().split("*"))
-    return re.fullmatch("[^:]*".join(parts), address.lower()) is not None
+    parts = map(re.escape, pattern.lower().split("*"))
+    return re.fullmatch("[^:]*".join(parts), host.lower()) is not None
 
 
 class ImagesConfig(Section):

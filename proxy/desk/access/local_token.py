@@ -53,5 +53,5 @@ def _path_of(port: int) -> Path:
     """Return the token's file for a port, in `PINOCCHIO_CACHE` or the user's cache folder."""
     if folder := os.environ.get(_FOLDER_VARIABLE):
         return Path(folder).expanduser() / "desk" / str(port)
-    shared = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-    return shared / "pinocchio" / "desk" / str(port)
+    cache_folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    return cache_folder / "pinocchio" / "desk" / str(port)

@@ -145,12 +145,12 @@ def visitor_of(config: OidcConfig, claims: Mapping[str, Any]) -> Visitor:
     value = claim(claims, config.groups_claim)
     values = value if isinstance(value, list) else [value]
     groups = {each for each in values if isinstance(each, str)} | {EVERYBODY}
-    of_them = [section for group, section in config.groups.items() if group in groups]
-    if not of_them:
+    sections = [section for group, section in config.groups.items() if group in groups]
+    if not sections:
         raise LoginRefusedError(f"{name} is in no group that may come to this desk")
-    if any(each.role == "admin" for each in of_them):
+    if any(each.role == "admin" for each in sections):
         return Visitor(name, "admin")
-    if any(each.queues is None for each in of_them):
+    if any(each.queues is None for each in sections):
         return Visitor(name, "reviewer")
-    queues = frozenset(queue for each in of_them for queue in each.queues or ())
+    queues = frozenset(queue for each in sections for queue in each.queues or ())
     return Visitor(name, "reviewer", queues=queues)

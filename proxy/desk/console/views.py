@@ -252,8 +252,8 @@ def policy_views(
         policy_counts = counts.pop(key, {})
         rules = tuple(_rules(policy, policy_counts, shadowed.get(key, {})))
         total = sum(policy_counts.values())
-        acted = sorted(would.get(key, {}).items(), key=lambda pair: -pair[1])
-        shares = tuple((action, weight / total) for action, weight in acted if total)
+        action_weights = sorted(would.get(key, {}).items(), key=lambda pair: -pair[1])
+        shares = tuple((action, weight / total) for action, weight in action_weights if total)
         views.append(
             PolicyView(
                 policy.name,

@@ -418,15 +418,15 @@ class Desk:
         """
         from policies import explain
 
-        recorded = find(self.queue.engine, held.request_id) if held.request_id else None
-        if recorded is None or self.setup is None:
+        exchange = find(self.queue.engine, held.request_id) if held.request_id else None
+        if exchange is None or self.setup is None:
             return None
         policy = policy_of(self._book, held.policy)
         if policy is None:
             return None
         rules = [
             rule
-            for facts in with_arguments(recorded.facts, held)
+            for facts in with_arguments(exchange.facts, held)
             for rule in explain(policy, facts).rules
         ]
         return [

@@ -272,9 +272,9 @@ class MessagesAssembler(Assembler):
     def _whole(self, index: int) -> Json:
         """Return a block as it is now; arguments that are no JSON are kept as text in an object."""
         block: Json = join_texts(self._blocks[index])
-        if streamed := join_texts(self._arguments.get(index)):
-            parsed = json_object(streamed)
-            block["input"] = {_UNREADABLE: streamed} if parsed is None else parsed
+        if arguments := join_texts(self._arguments.get(index)):
+            parsed = json_object(arguments)
+            block["input"] = {_UNREADABLE: arguments} if parsed is None else parsed
         return block
 
     def continue_stream(self, completion: Json, payload: Json) -> list[bytes]:
@@ -340,8 +340,8 @@ def _parts(block: Json) -> tuple[Json, list[Json]]:
     Blocks other than texts, thoughts and calls are whole in their start.
     """
     if is_tool_use(block):
-        streamed = dumps(block.get("input", {})).decode()
-        return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": streamed}]
+        arguments = dumps(block.get("input", {})).decode()
+        return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": arguments}]
     match block.get("type"):
         case "text":
             return _text_parts(block)

@@ -87,13 +87,15 @@ class EventWriter:
         at = {"output_index": index}
         kind = item.get("type") if isinstance(item, dict) else None
         parts = {"message": "content", "reasoning": "summary"}.get(str(kind))
-        grown = {"function_call": "arguments", "custom_tool_call": "input"}.get(str(kind))
+        streamed_member = {"function_call": "arguments", "custom_tool_call": "input"}.get(str(kind))
         if parts:
             self.event("output_item.added", **at, item={**item, **_in_progress(item), parts: []})
             self._parts(item, parts, {"item_id": item.get("id"), **at})
-        elif grown:
-            self.event("output_item.added", **at, item={**item, **_in_progress(item), grown: ""})
-            self._write_deltas(item, grown, {"item_id": item.get("id"), **at})
+        elif streamed_member:
+            self.event(
+                "output_item.added", **at, item={**item, **_in_progress(item), streamed_member: ""}
+            )
+            self._write_deltas(item, streamed_member, {"item_id": item.get("id"), **at})
         else:
             self.event("output_item.added", **at, item=item)
         self.event("output_item.done", **at, item=item)

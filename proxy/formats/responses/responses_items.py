@@ -53,8 +53,8 @@ def with_text(item: Any, added: str) -> Json | None:
     for at in reversed(range(len(parts))):
         text = parts[at].get("text") if item_type(parts[at]) == "output_text" else None
         if isinstance(text, str) and text:
-            grown = {**parts[at], "text": text + added}
-            return {**item, "content": [*parts[:at], grown, *parts[at + 1 :]]}
+            part = {**parts[at], "text": text + added}
+            return {**item, "content": [*parts[:at], part, *parts[at + 1 :]]}
     return None
 
 

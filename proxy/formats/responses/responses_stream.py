@@ -222,8 +222,8 @@ class ResponsesAssembler(Assembler):
     def _is_same(self, output: list[Any], items: list[Any]) -> bool:
         """Return whether `output` has each call of the events before, and of `items`, unchanged."""
         known_calls = {_call_of(each) for item in output for each in (item, _named_only(item))}
-        grown = [item if _has_begun(item) else _named_only(item) for item in items]
-        calls = [*self._called, *filter(may_call, grown)]
+        begun_items = [item if _has_begun(item) else _named_only(item) for item in items]
+        calls = [*self._called, *filter(may_call, begun_items)]
         texts = {item[key] for item in output for key in _GROWN if _is_text(item, key)}
         names = {item["name"] for item in output if _is_text(item, "name")}
         has_calls = all(_call_of(call) in known_calls for call in calls)
@@ -238,10 +238,10 @@ class ResponsesAssembler(Assembler):
         if not indices and self._deltas:
             return self._items_of_texts()
         if any(index not in self._done for index in indices):
-            grown = {i: _copy_item(self._added[i]) for i in self._added if i not in self._done}
+            open_items = {i: _copy_item(self._added[i]) for i in self._added if i not in self._done}
             for data in self._deltas:
-                _grow(grown, json_object(data) or {})
-            return [self._done.get(i, join_texts(grown.get(i))) for i in indices]
+                _grow(open_items, json_object(data) or {})
+            return [self._done.get(i, join_texts(open_items.get(i))) for i in indices]
         return [self._done[index] for index in indices]
 
     def _items_of_texts(self) -> list[Any]:
@@ -249,18 +249,18 @@ class ResponsesAssembler(Assembler):
 
         They are in the order of their output index.
         """
-        grown: dict[int, Any] = {}
+        items: dict[int, Any] = {}
         events = [json_object(data) or {} for data in self._deltas]
         for value in events:
             if value.get("type") in _TEXTS and isinstance(index := value.get("output_index"), int):
-                grown.setdefault(index, {"type": "message", "role": "assistant", "content": []})
+                items.setdefault(index, {"type": "message", "role": "assistant", "content": []})
         for value in events:
-            _grow(grown, value)
+            _grow(items, value)
         for value in events:  # a text without a delta is only in the event that ends it
-            message = grown.get(_index(value, -1))
+            message = items.get(_index(value, -1))
             if message and not message["content"] and _is_text(value, "text"):
                 message["content"].append({"type": "output_text", "text": value["text"]})
-        return [join_texts(grown[index]) for index in sorted(grown)]
+        return [join_texts(items[index]) for index in sorted(items)]
 
     def choices(self, only: Collection[int] | None = None) -> list[Choice]:
         """Return the one choice as it is now, as a chat message; none before the first event."""
@@ -374,8 +374,12 @@ def _copy_item(item: Any) -> Any:
 
     A message's list of contents is copied too.
     """
-    opened = dict(item) if isinstance(item, dict) else {}
-    return {**opened, "content": list(opened.get("content") or ())} if _is_message(item) else opened
+    item_copy = dict(item) if isinstance(item, dict) else {}
+    return (
+        {**item_copy, "content": list(item_copy.get("content") or ())}
+        if _is_message(item)
+        else item_copy
+    )
 
 
 def _is_message(item: Any) -> bool:
@@ -403,9 +407,9 @@ def _grow(items: dict[int, Any], delta: Json) -> None:
     _append(item["content"][-1], key, text)
 
 
-def _append(grown: Json, key: str, text: str) -> None:
+def _append(item: Json, key: str, text: str) -> None:
     """Add a text to a member of an object, in place; it stays in pieces until it is needed."""
-    pieces = grown.get(key)
+    pieces = item.get(key)
     if not isinstance(pieces, Pieces):
-        pieces = grown[key] = Pieces([str(pieces or "")])
+        pieces = item[key] = Pieces([str(pieces or "")])
     pieces.append(text)
