@@ -35,7 +35,7 @@ from proxy.store.reviews.held_replies import (
 
 log = structlog.get_logger(__name__)
 
-MOST_UNLOOKED = 10_000
+MOST_UNCHECKED = 10_000
 
 
 class Holds:
@@ -54,7 +54,7 @@ class Holds:
         self._approvals = Approvals(policies, store)
         self.may_bind = self._approvals.can_hold
         self.polls = conversations.polls
-        self._unlooked: set[str] = set()  # digests of requests whose earlier replies are unknown
+        self._unchecked: set[str] = set()  # digests of requests whose earlier replies are unknown
         self.may_wait = any(hold.reply == "wait" for hold in self._approvals.holds)
 
     def request_digest(self, request: CompletionRequest, http: Request) -> str | None:
@@ -80,8 +80,8 @@ class Holds:
             return await self._approvals.find(format, request_digest, hash_key(request), calls)
         except StoreError as error:
             log.warning("earlier_replies_unknown", reason=error.message)
-            if len(self._unlooked) < MOST_UNLOOKED:
-                self._unlooked.add(request_digest)
+            if len(self._unchecked) < MOST_UNCHECKED:
+                self._unchecked.add(request_digest)
             return None
 
     async def hold(
@@ -133,11 +133,11 @@ class Holds:
         One request has one held reply, even if the store was away for a moment; the client's next
         request gets that one. Raises StoreError.
         """
-        if request_digest is None or request_digest not in self._unlooked:
+        if request_digest is None or request_digest not in self._unchecked:
             return
         if await self._approvals.is_held(request_digest, key_hash):
             raise StoreError(HELD_ALREADY)
-        self._unlooked.discard(request_digest)
+        self._unchecked.discard(request_digest)
 
     async def revised_completion(self, held: HeldReply, answer: Answer) -> Json | None:
         """Replace a released reply by a reviewer's version of it.

@@ -135,7 +135,7 @@ class _Reader:
         for each in before:
             self._seen[each.about].is_first(each.conversation, each.at)
         self.counted: list[CountedReply] = []  # conversations that count newly
-        self._fed: dict[MonitorKey, ScoreMonitor | CalibrationMonitor] = {}
+        self._monitors: dict[MonitorKey, ScoreMonitor | CalibrationMonitor] = {}
         self.alarms: list[Alarm] = []
 
     def take_score(self, scored: ReplyScore) -> None:
@@ -148,10 +148,10 @@ class _Reader:
         row = self._row(key)
         if row is None or row.alarmed_at is not None or self._has_counted(key, scored):
             return
-        monitor = self._fed.get(key)
+        monitor = self._monitors.get(key)
         if not isinstance(monitor, ScoreMonitor):
             monitor = _score_monitor(row)
-            self._fed[key] = monitor
+            self._monitors[key] = monitor
         monitor.add(scored.score)
         self._count(row, monitor.is_alarmed, scored.request_id)
 
@@ -164,10 +164,10 @@ class _Reader:
         row = self._row(key)
         if row is None or row.alarmed_at is not None or self._has_counted(key, judged):
             return
-        monitor = self._fed.get(key)
+        monitor = self._monitors.get(key)
         if not isinstance(monitor, CalibrationMonitor):
             monitor = _calibration_monitor(row)
-            self._fed[key] = monitor
+            self._monitors[key] = monitor
         monitor.add(judged.confidence, is_correct=judged.is_correct)
         self._count(row, monitor.is_alarmed, judged.request_id)
 
@@ -186,9 +186,9 @@ class _Reader:
 
     def updated_monitors(self) -> list[Monitor]:
         """Return the rows of the monitors that were fed, with their new state."""
-        for key, monitor in self._fed.items():
+        for key, monitor in self._monitors.items():
             self._rows[key].state = monitor.as_dict()
-        return [self._rows[key] for key in self._fed]
+        return [self._rows[key] for key in self._monitors]
 
     def _row(self, key: MonitorKey) -> Monitor | None:
         """Return the monitor's row, made if it is missing.
@@ -207,7 +207,7 @@ class _Reader:
         row.seen += 1
         if is_alarmed and row.alarmed_at is None:
             row.alarmed_at, row.alarmed_by = time.time(), request_id
-            row.state = self._fed[row.key].as_dict()
+            row.state = self._monitors[row.key].as_dict()
             if (alarm := _alarm_of(row)) is not None:
                 self.alarms.append(alarm)
 

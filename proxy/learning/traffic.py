@@ -84,8 +84,8 @@ class Traffic:
         self._found: list[Withdrawal] = []  # all known withdrawals
         self._unwritten: list[Withdrawal] = []
         self._findings: VerdictStore | None = None
-        self._looking: asyncio.Task[None] | None = None
-        self._one_look = asyncio.Lock()
+        self._refreshing: asyncio.Task[None] | None = None
+        self._lock = asyncio.Lock()
 
     async def open(self, policies: Iterable[Policy], route_of: Callable[[str], str] = str) -> None:
         """Load what the record and the store know about these policies; raises StoreError.
@@ -102,17 +102,17 @@ class Traffic:
                     for recent in self._recent_of(about, each.key):
                         recent.add(each.confidence, each.conversation, each.at)
         if following:
-            await self._look()
+            await self._refresh()
 
     async def aclose(self) -> None:
         """Stop the task, write the withdrawals that are not written yet, and close the store.
 
         A failure to write is logged.
         """
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._refreshing is not None:
+            self._refreshing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._looking
+                await self._refreshing
         if self._findings is not None:
             try:
                 await asyncio.to_thread(self._write)
@@ -194,8 +194,8 @@ class Traffic:
         followed = self._followed.get(key)
         if followed is None or followed.original is not policy:
             followed = self._followed[key] = CertifiedPolicy(policy, self._found, followed)
-            if policy.certificate_path is not None and self._looking is None:
-                self._looking = asyncio.create_task(self._keep_looking())
+            if policy.certificate_path is not None and self._refreshing is None:
+                self._refreshing = asyncio.create_task(self._keep_refreshing())
         return followed
 
     def _note(self, found: Withdrawal) -> None:
@@ -207,18 +207,18 @@ class Traffic:
 
     # --- files and the database -----------------------------------------------------------------
 
-    async def _keep_looking(self) -> None:
+    async def _keep_refreshing(self) -> None:
         """Look for changes forever, every `look_every_s`; an error of the store is logged."""
         while True:
             try:
-                await self._look()
+                await self._refresh()
             except StoreError as error:
                 log.error("traffic_not_read", reason=error.message)
             await asyncio.sleep(self._look_every_s)
 
-    async def _look(self) -> None:
+    async def _refresh(self) -> None:
         """Apply what changed in files and the database since the last look."""
-        async with self._one_look:
+        async with self._lock:
             news = await asyncio.to_thread(self._read, tuple(self._followed.values()))
             self._apply(news)
 

@@ -56,7 +56,7 @@ class Hub:
         self._numbers = itertools.count(1)
         self._questions: dict[int, _Question] = {}
         self._last: dict[int, Any] = {}  # the last gathered answer of each worker
-        self._of_dead: Any = None
+        self._dead_counts: Any = None
 
     def take(self, sender: int, message: Message) -> bool:
         """Handle a worker's message; return whether it was one for the hub."""
@@ -81,7 +81,9 @@ class Hub:
         """Forget a worker that has died: stop waiting for its answers, and keep its last counts."""
         last = self._last.pop(index, None)
         if last is not None:
-            self._of_dead = self._add([last] if self._of_dead is None else [self._of_dead, last])
+            self._dead_counts = self._add(
+                [last] if self._dead_counts is None else [self._dead_counts, last]
+            )
         for number, question in [*self._questions.items()]:
             question.awaited.discard(index)
             self._settle(number, question)
@@ -137,5 +139,5 @@ class Hub:
             return
         answer: Any = question.answers[0] if question.answers else None
         if not question.is_first_enough:
-            answer = WorkerAnswers(question.answers, self._of_dead, self._facts())
+            answer = WorkerAnswers(question.answers, self._dead_counts, self._facts())
         link.send(Message("answered", question.number, answer))

@@ -171,8 +171,8 @@ class Supervisor:
         self._agreement: Agreement | None = None
         self._signals: list[int] = []
         self._is_left = is_left
-        self._stops_by: float | None = None  # by time.monotonic, once it ends
-        self._stopped_with = 0
+        self._deadline: float | None = None  # by time.monotonic, once it ends
+        self._stop_signal = 0
         self._status = 0
         self._restarts = 0
         self._dead_cpu_s = 0.0
@@ -199,9 +199,9 @@ class Supervisor:
             signal.set_wakeup_fd(-1)
             for number, handler in handlers.items():
                 signal.signal(number, handler)
-        if self._stopped_with and not self._status:
-            signal.signal(self._stopped_with, signal.SIG_DFL)
-            signal.raise_signal(self._stopped_with)  # the parent sees by which signal it ended
+        if self._stop_signal and not self._status:
+            signal.signal(self._stop_signal, signal.SIG_DFL)
+            signal.raise_signal(self._stop_signal)  # the parent sees by which signal it ended
         return self._status
 
     def _note(self, number: int, _: FrameType | None) -> None:
@@ -282,7 +282,7 @@ class Supervisor:
             self._hub.leave(process.index)
             if self._agreement is not None:
                 self._agreement.leave(process.index)
-        if self._stops_by is not None:
+        if self._deadline is not None:
             return
         fields = {"process": process.name, "status": status, "lived_s": round(lived_s, 1)}
         if not was_up and not self._restarts:  # it never worked, so a restart would not help
@@ -344,7 +344,7 @@ class Supervisor:
             else:
                 self._configuration.ask()
         self._hub.look(now)
-        if self._stops_by is not None:
+        if self._deadline is not None:
             self._end(now)
             return
         if self._agreement is not None:
@@ -417,13 +417,13 @@ class Supervisor:
     def _stop(self, number: int) -> None:
         """Begin to end because of signal `number`, and tell the workers; a second call hurries."""
         now = time.monotonic()
-        if self._stops_by is None:
-            self._stopped_with = number
+        if self._deadline is None:
+            self._stop_signal = number
             drain_s = self._drain_s if number == signal.SIGTERM else 0.0
-            self._stops_by = now + drain_s + self._grace_s + MARGIN_S
+            self._deadline = now + drain_s + self._grace_s + MARGIN_S
             self._on_stop()
         else:
-            self._stops_by = min(self._stops_by, now + AT_ONCE_S)
+            self._deadline = min(self._deadline, now + AT_ONCE_S)
         for process in self._processes.values():
             if process.index != SCORER and process.link is not None:
                 process.link.send(Message("stop", 0, number))
@@ -433,14 +433,14 @@ class Supervisor:
 
         Workers end first, because they go on scoring.
         """
-        assert self._stops_by is not None
+        assert self._deadline is not None
         living = [each for each in self._processes.values() if each.pid]
         workers = [each for each in living if each.index != SCORER]
         for scorer in living if not workers else ():
             if scorer.link is not None and not scorer.is_stopping:
                 scorer.is_stopping = True
                 scorer.link.send(Message("stop", 0, signal.SIGINT))
-        if now > self._stops_by:
+        if now > self._deadline:
             for process in living:
                 log.error("worker_killed", process=process.name, hint="it did not end in time")
                 with suppress(ProcessLookupError):

@@ -173,8 +173,8 @@ class Records:
         self._worker = Worker("records", self._write_all, gather_s=every_s)
         self._engine: sa.Engine | None = None
         self._shed = ShedCounter("records_shed")
-        self._why_away = ""
-        self._written_of: Row | Poll | None = None  # the first row of the current batch
+        self._write_error = ""
+        self._first_row: Row | Poll | None = None  # the first row of the current batch
 
     @property
     def shed(self) -> int:
@@ -183,7 +183,7 @@ class Records:
 
     def lag_s(self) -> float:
         """Return how many seconds the oldest unwritten row has waited; 0 if all are written."""
-        oldest = self._written_of
+        oldest = self._first_row
         if oldest is None:
             try:
                 oldest = self._rows[0]
@@ -226,18 +226,18 @@ class Records:
         is_last, was_away = self._worker.pause(0), False
         while self._rows:
             batch = [self._rows.popleft() for _ in range(min(len(self._rows), self._most_rows))]
-            self._written_of = batch[0]
+            self._first_row = batch[0]
             if not (left := self._write(batch)):
                 continue
             self._rows.extendleft(reversed(left))
             if is_last:
-                self._shed.add(len(self._rows), self._why_away)
+                self._shed.add(len(self._rows), self._write_error)
                 self._rows.clear()
             elif not was_away:
                 was_away = True
-                log.warning("records_wait", count=len(self._rows), reason=self._why_away)
+                log.warning("records_wait", count=len(self._rows), reason=self._write_error)
             is_last = is_last or self._worker.pause(AWAY_S)
-        self._written_of = None
+        self._first_row = None
         if was_away and not is_last:
             log.info("records_written_again")
 
@@ -259,7 +259,7 @@ class Records:
                     note_rows(connection, "recorded", exchanges, rows)
         except (SQLAlchemyError, StoreError, ValueError) as error:
             if may_pass(error):
-                self._why_away = cause(error)
+                self._write_error = cause(error)
                 return batch
             if len(batch) == 1:
                 self._shed.add(1, cause(error))
