@@ -1,4 +1,4 @@
-"""The breaker spares an upstream that fails, lets one request find out, and closes again."""
+"""The breaker spares a failing upstream, lets one request test it, and closes again."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_one_request_at_a_time_finds_out(breaker: Breaker, time: Time) -> None:
     assert is_probe
     with pytest.raises(UpstreamClosedError):
         breaker.admit()
-    breaker.note(None, is_probe)  # its client has left: the next one finds out
+    breaker.note(None, is_probe)  # its client has left: the next request tests the upstream
     breaker.note(True, breaker.admit())
     assert breaker.state == "open"
     time.now += OPEN_S
@@ -86,7 +86,7 @@ def test_requests_from_before_it_opened_change_nothing(breaker: Breaker, time: T
 
 @given(st.lists(st.tuples(st.sampled_from([True, False, None]), st.floats(0, 40)), max_size=60))
 def test_it_never_stays_shut(steps: list[tuple[bool | None, float]]) -> None:
-    """Whatever happens, a request passes again after `open_s`, and closes it if it is answered."""
+    """After `open_s` a request always passes, and closes the breaker if it is answered."""
     time = Time()
     breaker = Breaker("up", BreakerConfig(failures=2, open_s=OPEN_S), time)
     for has_failed, passes_s in steps:
@@ -101,7 +101,7 @@ def test_it_never_stays_shut(steps: list[tuple[bool | None, float]]) -> None:
     assert breaker.state == "closed"
 
 
-# through the proxy
+# Through the proxy
 
 
 @pytest.fixture
@@ -129,16 +129,16 @@ def test_an_upstream_that_fails_is_not_asked_for_a_while(
     with capture_logs() as lines:
         for _ in range(3):
             assert proxy.ask(model=failing).status_code in (500, 502, 503)
-        asked = len(upstream.requests)
+        count_before = len(upstream.requests)
         refused = proxy.ask()
         until(lambda: proxy.ask().status_code == 200)
-    told = [each["event"] for each in lines if each["event"].startswith("upstream_breaker")]
-    assert told == ["upstream_breaker_opened", "upstream_breaker_closed"]
+    events = [each["event"] for each in lines if each["event"].startswith("upstream_breaker")]
+    assert events == ["upstream_breaker_opened", "upstream_breaker_closed"]
     assert refused.status_code == 503
     assert error_of(refused)["code"] == "upstream_unavailable"
     assert refused.headers["x-pinocchio-error"] == "true"
     assert refused.headers["retry-after"] == "1"
-    assert len(upstream.requests) == asked + 1
+    assert len(upstream.requests) == count_before + 1
     assert proxy.ask().status_code == 200
 
 
@@ -154,7 +154,7 @@ def test_errors_of_the_client_do_not_open_it(
 def test_a_fallback_takes_over_at_once(
     start: Callable[..., LiveProxy], upstream: FaultyUpstream
 ) -> None:
-    """While the breaker is open nobody waits for the upstream that fails."""
+    """While the breaker is open, the fallback is asked without waiting for the failing upstream."""
     proxy = start(
         f"http://127.0.0.1:{free_port()}/v1",
         open_s=60,
