@@ -44,6 +44,7 @@ def fail(breaker: Breaker, times: int = 1) -> None:
 
 
 def test_it_opens_after_failures_in_a_row_alone(breaker: Breaker) -> None:
+    """Only consecutive failures open the breaker, and it then says when to come again."""
     fail(breaker, 2)
     breaker.note(False, breaker.admit())
     fail(breaker, 2)
@@ -56,6 +57,7 @@ def test_it_opens_after_failures_in_a_row_alone(breaker: Breaker) -> None:
 
 
 def test_one_request_at_a_time_finds_out(breaker: Breaker, time: Time) -> None:
+    """After `open_s` one request at a time is let through, and its answer closes the breaker."""
     fail(breaker, 3)
     time.now += OPEN_S
     assert breaker.state == "half_open"
@@ -74,6 +76,7 @@ def test_one_request_at_a_time_finds_out(breaker: Breaker, time: Time) -> None:
 
 
 def test_requests_from_before_it_opened_change_nothing(breaker: Breaker, time: Time) -> None:
+    """Results of requests from before it opened do not change the breaker."""
     early = [breaker.admit() for _ in range(3)]
     fail(breaker, 3)
     time.now += OPEN_S - 1
@@ -125,6 +128,7 @@ def start(upstream: FaultyUpstream, tmp_path: Path) -> Iterator[Callable[..., Li
 def test_an_upstream_that_fails_is_not_asked_for_a_while(
     start: Callable[..., LiveProxy], upstream: FaultyUpstream, failing: str
 ) -> None:
+    """A failing upstream is not asked while the breaker is open, and both changes are logged."""
     proxy = start()
     with capture_logs() as lines:
         for _ in range(3):
@@ -178,6 +182,7 @@ def test_a_fallback_takes_over_at_once(
 def test_a_hanging_upstream_opens_it_where_a_fallback_does_not_wait(
     start: Callable[..., LiveProxy], upstream: FaultyUpstream
 ) -> None:
+    """Timeouts for a fallback count as failures and open the breaker."""
     proxy = start(
         open_s=60,
         models=(
@@ -194,6 +199,7 @@ def test_a_hanging_upstream_opens_it_where_a_fallback_does_not_wait(
 def test_clients_that_leave_do_not_open_it(
     start: Callable[..., LiveProxy], upstream: FaultyUpstream
 ) -> None:
+    """Requests whose clients left do not count as failures."""
     proxy = start(open_s=60)
 
     async def leave() -> None:

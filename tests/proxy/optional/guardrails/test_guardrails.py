@@ -216,6 +216,7 @@ def test_a_reply_without_its_question_has_no_number(gate: LiveProxy) -> None:
 def test_rules_see_the_team_that_the_gateway_names_and_tags_that_its_operator_sets(
     gate: LiveProxy,
 ) -> None:
+    """Rules can use the gateway's team, and tags in a header that its operator sets."""
     named = {"user_api_key_team_alias": "strict", "user_api_key_alias": "app"}
     answer = of_litellm("response", "team", texts=["p=0.9"], request_data=named)
     blocked = ask(gate, LITELLM, answer).json()

@@ -160,10 +160,10 @@ def test_a_server_that_is_away_is_tried_again(start: Start, langfuse: LangfuseSe
     proxy.ask("p=0.3", headers=parent(2))
     until(lambda: now("dropped") == 1, 20)
     langfuse.status = 401
-    asked = len(langfuse.asked)
+    count_before = len(langfuse.asked)
     proxy.ask("p=0.3", headers=parent(3))
     until(lambda: now("dropped") == 2, 20)
-    assert len(langfuse.asked) == asked + 1
+    assert len(langfuse.asked) == count_before + 1
     assert now("sent") == 1
 
 
