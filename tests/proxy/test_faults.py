@@ -1,7 +1,7 @@
 """Faults around a proxy: what the client gets, what stays held, which figure and log line tell.
 
 Faults are real: sockets that misbehave, a database that is locked or gone, a process without space
-for files or descriptors, a scorer that fails. `docs/faults.md` has the same as a table.
+for files or descriptors, a scorer that fails. `docs/faults.md` has a table of them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Each event of the log is named in a test; the ones that are easy to cause are caused here.
 
-A line says what failed and where, in words of the proxy's own: no text and no key of a client.
+A line says what failed and where in the proxy's own words, without any text or key of a client's.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The chain after a failed commit: no alarm of tampering, and no lost record.
 
 A commit fails before the database has it (a full disk, a constraint that is checked at the end, a
-connection that ends), or after it (the answer is lost); PostgreSQL's server may die with the last
-commits that nobody waited for. The databases and their failures are real.
+connection that ends), or after it (the answer is lost). PostgreSQL's server may die with its last
+commits, for which nobody waited. The databases and their failures are real.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A store that fails again and again under load: nothing is lost silently, no alarm is raised.
 
-Commits fail, the disk is full, the database is gone or locked, in turn. Whoever was told that a
-reply is held finds it at the desk, each reply that was sent has its record or is counted as
-dropped, and `audit verify` is content. The databases are real, and so are their failures.
+Commits fail, the disk is full, the database is gone or locked, in turn. Each reply that a
+client knows as held is at the desk, each reply that was sent has its record or is counted as
+dropped, and `audit verify` finds no fault. The databases are real, and so are their failures.
 
     scripts/test -m slow -s tests/proxy/store/test_repeated_faults.py    fifty of each kind
 """

@@ -1,6 +1,6 @@
 """A real LiteLLM proxy asks about its replies, configured as `examples/gateways/litellm.yaml`.
 
-It takes thirteen seconds of CPU, nearly all to begin; Portkey's gateway beside it takes one.
+It takes thirteen seconds of CPU, nearly all for its start; Portkey's gateway takes one.
 """
 
 from __future__ import annotations
