@@ -172,7 +172,7 @@ def test_enough_labels_with_errors_are_told_the_number_that_proves_it(tmp_path: 
 
 
 def test_few_labels_with_an_error_are_called_few(tmp_path: Path) -> None:
-    """With one error among ten labels the message says how many more would do in the best case."""
+    """For one error among ten labels the message says how many more would do in the best case."""
     few = labelled(20, confidence=0.9, correct=1)
     for row in few[:2]:
         row["correct"] = 0
