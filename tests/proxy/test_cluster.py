@@ -93,8 +93,8 @@ class Proxy:
 
 
 class Cluster(Killed):
-    """The cluster with its clients, each of which asks one proxy and moves to the next one when
-    that is gone, and a reviewer who decides at any desk that answers.
+    """Clients that each ask one proxy and move to the next one when that is gone, and a reviewer
+    who decides at any desk that answers.
 
     `broken` counts lost connections, by client and kill.
     """

@@ -1,7 +1,7 @@
 """Faults around a proxy: what the client gets, what stays held, which figure and log line tell.
 
 Faults are real: sockets that misbehave, a database that is locked or gone, a process without space
-for files or descriptors, a scorer that fails. `docs/faults.md` has the same as a table.
+for files or descriptors, a scorer that fails. `docs/faults.md` has a table of them.
 """
 
 from __future__ import annotations
@@ -104,6 +104,7 @@ def before(answer: Callable[[Peer], None], folder: Path) -> Iterator[LiveProxy]:
 def test_upstream_gives_no_reply(
     tmp_path: Path, answer: Callable[[Peer], None], status: int, code: str
 ) -> None:
+    """Without a reply the client gets 502 or 504, and figure and log line have the error's code."""
     with before(answer, tmp_path) as proxy, capture_logs() as lines:
         got = proxy.ask()
         assert (got.status_code, error_of(got)["code"]) == (status, code)

@@ -1,7 +1,7 @@
 """Nothing that a client or an upstream sends takes more than linear work.
 
-Each case is some megabytes that a stranger can send in a second or two. What is quadratic takes
-minutes of them; what is linear, a second.
+Each case is some megabytes that a stranger can send in a second or two. Quadratic work takes
+minutes for them, and linear work a second.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Each event of the log is named in a test; the ones that are easy to cause are caused here.
 
-A line says what failed and where, in words of the proxy's own: no text and no key of a client.
+A line says what failed and where in the proxy's own words, without any text or key of a client's.
 """
 
 from __future__ import annotations
@@ -107,6 +107,7 @@ def test_ids_wait_for_the_store(no_store: str, lines: list[Any]) -> None:
 def test_what_is_old_stays_while_the_store_is_away(
     no_store: str, lines: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A retention that cannot open the store is logged with the reason."""
     monkeypatch.setattr("proxy.store.retention.FIRST_AFTER_S", 0.01)
     retention = Retention(no_store, keep_days=30, keep_content_days=7)
     retention.start()
@@ -203,6 +204,7 @@ def test_keys_that_cannot_be_used_or_read_are_told(
 def test_what_is_no_request_is_told_without_its_words(
     upstream: FaultyUpstream, tmp_path: Path, lines: list[Any]
 ) -> None:
+    """Bytes that are no request are logged with the client's address and none of their text."""
     proxy = LiveProxy(upstream.base_url, tmp_path, waits=False)
     try:
         with socket.create_connection(("127.0.0.1", proxy.port), timeout=10) as client:
@@ -218,6 +220,8 @@ def test_what_is_no_request_is_told_without_its_words(
 
 
 async def test_a_reply_that_breaks_off_is_told_with_its_place(lines: list[Any]) -> None:
+    """A reply that fails is logged with its place in the code and not ended as if whole."""
+
     async def broken() -> AsyncIterator[bytes]:
         yield b"one"
         raise ValueError(SECRET)
@@ -251,6 +255,8 @@ def test_what_cannot_be_translated_is_told_with_its_place(lines: list[Any]) -> N
 
 
 def test_telemetry_that_fails_is_counted_and_told_without_its_words(lines: list[Any]) -> None:
+    """Telemetry that fails is counted, and logged with the kind of the fault alone."""
+
     def fail(batch: list[str]) -> int:
         raise ValueError(batch)
 
@@ -273,6 +279,7 @@ def test_telemetry_that_fails_is_counted_and_told_without_its_words(lines: list[
 
 
 def test_a_message_of_a_worker_that_fails_ends_nothing(lines: list[Any]) -> None:
+    """A message whose handler fails is logged without its text, and the next one is handled."""
     ours, theirs = socket.socketpair()
     peers, is_over, bodies = Peers(0, Board(1), Channel(theirs)), threading.Event(), []
 
@@ -295,6 +302,8 @@ def test_a_message_of_a_worker_that_fails_ends_nothing(lines: list[Any]) -> None
 def test_a_configuration_that_the_proxy_fails_to_read_is_told_with_its_place(
     lines: list[Any],
 ) -> None:
+    """A fault of ours in reading a configuration is logged with its place in the code."""
+
     def fail() -> Any:
         raise ValueError(SECRET)
 

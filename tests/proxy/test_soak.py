@@ -1,11 +1,10 @@
-"""Mixed traffic with faults, for a long time: memory stays bounded, no hold is lost, no error is
-ours.
+"""Mixed traffic with faults, for a long time: bounded memory, no lost hold, no error of ours.
 
     SOAK_MINUTES=30 scripts/test -m slow -n 0 -s tests/proxy/test_soak.py
 
-Two minutes without the variable. From ten minutes on, what the proxy remembers of a bounded number
-of requests (10,000 streams' results, 10,000 openings of conversations) is full before the time
-begins: filling it is no leak. Traffic is replies, streams, calls, long conversations, large
+Without the variable it takes two minutes. From ten minutes on, the proxy's bounded memories (10,000
+streams' results, 10,000 openings of conversations) are full before the time begins, since filling
+them is no leak. Traffic is replies, streams, calls, long conversations, large
 replies, holds that are decided, polls, clients that leave, and an upstream that fails, hangs up,
 breaks off and answers garbage.
 """
@@ -158,6 +157,7 @@ def memory_mb(pid: int) -> float:
 
 @pytest.mark.slow
 def test_a_long_time_of_mixed_traffic(tmp_path: Path, upstream: FaultyUpstream) -> None:
+    """Memory stays bounded, no hold is lost, and every error is upstream's or intended."""
     (tmp_path / "policy.yaml").write_text(POLICY)
     config = CONFIG.format(url=upstream.base_url, folder=tmp_path, token=TOKEN)
     samples: list[float] = []

@@ -1,7 +1,6 @@
-"""What a relayed request may cost, counted in bytecodes, since a clock would measure the machine
-too.
+"""What a relayed request may cost, in bytecodes, as a clock would measure the machine too.
 
-It grows with every feature that looks at a request; whoever raises a bound has seen by how much.
+The cost grows with every feature that looks at a request, and a raised bound shows by how much.
 """
 
 from __future__ import annotations

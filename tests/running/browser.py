@@ -58,8 +58,7 @@ def chromium() -> Iterator[Browser]:
 
 
 class Visit:
-    """A browser context of its own that is logged in at a proxy's desk with `secret`, and a page in
-    it.
+    """A browser context that is logged in at a proxy's desk with `secret`, and a page in it.
 
     `dialogs`, `elsewhere` (requests to other origins) and `errors` (exceptions of scripts) are what
     happened so far.

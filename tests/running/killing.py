@@ -1,8 +1,8 @@
 """A proxy that is killed under load, again and again, and checks of its store afterwards.
 
 Clients send requests whose replies are held tool calls, a reviewer in another process releases
-every second one, and clients ask again until they have it. A client that loses its connection goes
-on with the same request once the proxy is back.
+every second one, and clients repeat their requests until they have it. A client that loses its
+connection repeats its request once the proxy is back.
 """
 
 from __future__ import annotations

@@ -346,7 +346,7 @@ class LiveProxy:
 
 @contextmanager
 def proxies(make: Callable[..., LiveProxy]) -> Iterator[Callable[..., LiveProxy]]:
-    """Yield a function that starts a proxy by `make(**options)`, or returns one that runs already.
+    """Yield a function that starts a proxy by `make(**options)`, or returns a running one.
 
     A running proxy is returned if it has the same options. All of them stop in the end.
     """

@@ -34,8 +34,7 @@ TOOLS = [
 def proxies_before(
     upstream: MessagesUpstream, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Start]:
-    """Yield a function that starts a proxy in front of the upstream, or returns one that runs
-    already.
+    """Yield a function that starts a proxy in front of the upstream, or returns a running one.
 
     A running proxy is returned if it has the same options.
     """

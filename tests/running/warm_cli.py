@@ -1,8 +1,8 @@
 """`pinocchio`, or a program, in a process of its own whose imports are done before it begins.
 
-A server imports what they need, once in a session, and forks for every command: a real process
-with its own arguments, folder, environment, files and exit status, a second sooner than a new
-interpreter. Tests of imports and of installations start an interpreter themselves.
+A server imports what they need once in a session, and forks for every command. That is a real
+process with its own arguments, folder, environment, files and exit status, and starts a second
+sooner than a new interpreter. Tests of imports and installations start an interpreter themselves.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""A small server of Anthropic's Messages API on loopback, strict about requests, faithful in
-replies.
+"""Anthropic's Messages API on loopback, strict about requests and faithful in replies.
 
 What it does is chosen by the model's name, as a test cannot look inside a translation:
 

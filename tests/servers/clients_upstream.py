@@ -4,7 +4,7 @@
         OpenAI(base_url=upstream.base_url).responses.create(model="tools--7", input=..., tools=...)
         upstream.seen["tools--7"][0].has_left
 
-The model's name before `--` chooses what it does; the rest tells one test from another:
+The model's name before `--` chooses what it does; the rest distinguishes tests:
 
     text            a sentence; JSON where the request has a schema for it
     tools, parallel one call or two calls of the first offered tool; with its result, a sentence

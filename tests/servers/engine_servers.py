@@ -59,10 +59,9 @@ def said(value: Any, status: int = 200, *fields: bytes) -> bytes:
 
 
 class SaidServer(RawServer):
-    """Answers each request with what `answer(path, body)` returns: bytes, or a function that sends
-    them.
+    """Answers each request with what `answer(path, body)` returns: bytes, or a function that sends.
 
-    Without `keeps` each connection is closed behind its first answer.
+    Without `keeps` each connection is closed after its first answer.
     """
 
     def __init__(self, answer: Answer, *, keeps: bool = True) -> None:

@@ -1,8 +1,8 @@
-"""vLLM's and SGLang's scoring endpoints, as their sources say, around a tiny model.
+"""The scoring endpoints of vLLM and SGLang, as in their sources, around a tiny model.
 
-They check requests as strictly as the real ones do (and refuse fields that these would ignore), put
-the prompt together in the same way, cut it where these cut it, and compute every position and the
-whole vocabulary: the plain way, independent of the calibrator's own.
+They check requests as strictly as the real ones do (and refuse fields that these ignore), and build
+and cut the prompt in the same way. They compute every position and the whole vocabulary, which is
+simple and independent of the calibrator's own way.
 """
 
 from __future__ import annotations

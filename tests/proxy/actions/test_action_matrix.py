@@ -1,8 +1,8 @@
 """Each action x way of sending x n x kind of reply: what the official client gets.
 
 The ways are one object, a stream that is buffered, a stream whose tool calls alone are withheld,
-and a stream that goes through live because the policy is in shadow. What makes no sense is refused
-when the policy is loaded; those refusals stand at the end.
+and a live stream under a policy in shadow. Combinations that make no sense are refused when the
+policy is loaded; the last tests are about those.
 """
 
 from __future__ import annotations

@@ -163,8 +163,8 @@ def test_a_released_reply_is_upstreams_but_for_its_id(
 
 def test_a_fetched_reply_has_the_fields_of_any(holding: LiveProxy) -> None:
     """A held reply has `status` and `request_id` like any other, and accepts feedback."""
-    asked = holding.ask("p=0.1", "say p=0.1")
-    first, id = asked.json()["pinocchio"], asked.json()["id"]
+    reply = holding.ask("p=0.1", "say p=0.1")
+    first, id = reply.json()["pinocchio"], reply.json()["id"]
     for action in ("hold", "deliver"):
         fetched = holding.http.get(f"/v1/chat/completions/{id}")
         member = fetched.json()["pinocchio"]

@@ -1,9 +1,8 @@
-"""Nothing of an answer that a policy holds reaches
-the client, in whatever form upstream sends it.
+"""Nothing of an answer that a policy holds reaches the client, however upstream sends it.
 
-Two policies, one that holds everything and one that holds calls; four surfaces; asked for whole and
-as a stream. Each test counts what it tried and what came through: none. The suite tries every third
-of them, `-m slow` the others.
+There are two policies, one that holds everything and one that holds calls, and four surfaces, each
+whole and as a stream. Each test counts what it tried, and what reached the client: none. The suite
+tries every third form, `-m slow` the others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`pinocchio doctor` on installations that are well, and on each part that is not."""
+"""`pinocchio doctor` on healthy installations, and on faults of each part."""
 
 from __future__ import annotations
 
@@ -103,12 +103,12 @@ def examine(tmp_path: Path) -> Examine:
         url = url or f"http://127.0.0.1:{free_port()}"
         arguments = ["doctor", "--config", str(path), "--json", "--url", url]
         done = CliRunner().invoke(cli, arguments)
-        told = json.loads(done.stdout.splitlines()[-1])  # before it are lines of the log
+        body = json.loads(done.stdout.splitlines()[-1])  # lines of the log come before it
         found: Findings_ = {}
-        for each in told["findings"]:
+        for each in body["findings"]:
             found.setdefault(each["about"], (each["level"], each["text"]))
-        failed = [each for each in told["findings"] if each["level"] == "fail"]
-        assert (done.exit_code, told["is_well"]) == (int(bool(failed)), not failed), done.stderr
+        failed = [each for each in body["findings"] if each["level"] == "fail"]
+        assert (done.exit_code, body["is_well"]) == (int(bool(failed)), not failed), done.stderr
         return done.exit_code, found
 
     return examine
@@ -117,7 +117,7 @@ def examine(tmp_path: Path) -> Examine:
 def test_a_proxy_that_is_well_is_told_so_part_by_part(
     examine: Examine, start_proxy: StartProxy, tmp_path: Path
 ) -> None:
-    """A line each, status 0; what runs is asked, and nothing is made that was not there."""
+    """A healthy proxy gets a line for each part and status 0, and nothing is created."""
     proxy = start_proxy()
     with answering() as upstream:
         status, found = examine(upstream, url=proxy.url)
@@ -143,7 +143,7 @@ def test_a_proxy_that_is_well_is_told_so_part_by_part(
 
 
 def test_lines_are_for_people(tmp_path: Path) -> None:
-    """Level, part and a sentence; what failed is said last, with the exit status."""
+    """Lines have level, part and a sentence; failures come last, with the exit status."""
     path = tmp_path / "proxy.yaml"
     upstream = f"http://127.0.0.1:{free_port()}"
     path.write_text(
@@ -167,7 +167,7 @@ def test_lines_are_for_people(tmp_path: Path) -> None:
 
 
 def test_a_configuration_that_cannot_be_used_is_all_there_is_to_say(tmp_path: Path) -> None:
-    """With file and line, as `check` says it."""
+    """An invalid configuration is the only finding, with file and line as `check` reports it."""
     path = tmp_path / "proxy.yaml"
     path.write_text("polices: observe\n")
     done = CliRunner().invoke(cli, ["doctor", "--config", str(path)])
@@ -178,7 +178,7 @@ def test_a_configuration_that_cannot_be_used_is_all_there_is_to_say(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("status", "key", "level", "said"),
+    ("status", "key", "level", "words"),
     [
         (401, ", api_key: k", "fail", "it refuses the key of the configuration (401"),
         (403, "", "ok", "it is there, and asks for the client's own key (403"),
@@ -188,33 +188,33 @@ def test_a_configuration_that_cannot_be_used_is_all_there_is_to_say(tmp_path: Pa
     ],
 )
 def test_what_an_upstream_answers_is_judged(
-    examine: Examine, status: int, key: str, level: str, said: str
+    examine: Examine, status: int, key: str, level: str, words: str
 ) -> None:
-    """A key that is refused, and errors, are failures; that nobody has a key is none."""
+    """Errors and refused keys of an upstream are failures; a missing key is none."""
     with answering(status) as upstream:
         _, found = examine(upstream, key=key)
     assert found["upstream there"][0] == level
-    assert said in found["upstream there"][1]
+    assert words in found["upstream there"][1]
 
 
 def test_an_upstream_that_never_answers_is_not_waited_for(
     examine: Examine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All are asked at once, and given up after a while."""
+    """All upstreams are asked at once, and one that never answers is given up after a while."""
     monkeypatch.setattr(upstreams_module, "UPSTREAM_S", 0.3)
     with answering(waits_s=1.0) as upstream:
         status, found = examine(upstream)
     assert (status, found["upstream there"]) == (1, ("fail", "no answer within 0.3 s"))
 
 
-@pytest.mark.parametrize(("skew_s", "said"), [(3_600, "behind"), (-3_600, "ahead of")])
-def test_a_clock_that_is_off_is_told(examine: Examine, skew_s: float, said: str) -> None:
-    """Going by the date of upstream's reply."""
+@pytest.mark.parametrize(("skew_s", "words"), [(3_600, "behind"), (-3_600, "ahead of")])
+def test_a_clock_that_is_off_is_told(examine: Examine, skew_s: float, words: str) -> None:
+    """A clock that is off is found by the date of upstream's reply."""
     with answering(skew_s=skew_s) as upstream:
         status, found = examine(upstream)
     level, text = found["clock"]
     assert (status, level) == (0, "warn")
-    assert f"s {said} that of upstream there" in text
+    assert f"s {words} that of upstream there" in text
     assert 3_590 <= int(text.split()[0]) <= 3_610
 
 
@@ -232,7 +232,7 @@ class Broken:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "words"),
     [
         ((0.5, math.nan, 0.5), "nan, which is no probability"),
         ((0.5, 1.5, 1.5), "1.5, which is no probability"),
@@ -240,16 +240,16 @@ class Broken:
     ],
 )
 def test_a_canary_finds_a_calibrator_that_gives_no_probability(
-    values: tuple[float, ...], said: str
+    values: tuple[float, ...], words: str
 ) -> None:
-    """No number, one beyond 1, another one each time."""
+    """A calibrator that gives no number, one beyond 1, or another one each time is a failure."""
     found = try_calibrator(lambda: Broken(*values), "x", None)
     assert found.level == "fail"
-    assert said in found.text
+    assert words in found.text
 
 
 class Large(Broken):
-    """One that takes memory while it is there."""
+    """A calibrator that takes memory while it exists."""
 
     def __init__(self) -> None:
         super().__init__(0.5, 0.5, 0.5)
@@ -257,22 +257,23 @@ class Large(Broken):
 
 
 def test_the_memory_of_a_calibrator_is_what_it_takes_while_it_is_there() -> None:
-    """It is closed and gone before doctor tells how much; a process of its own has no threads of
-    other tests that free memory meanwhile.
+    """A calibrator is closed and freed before `doctor` reports its memory.
+
+    A process of its own has no threads of other tests that free memory meanwhile.
     """
     tells = (
         f"from {__name__} import Large, try_calibrator; "
         "print(try_calibrator(Large, 'x', None).memory)"
     )
-    told = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", tells], cwd=ROOT, capture_output=True, text=True, timeout=180
     )
-    assert told.returncode == 0, told.stderr
-    assert int(told.stdout) > 45_000_000
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 45_000_000
 
 
 def test_an_engine_that_is_not_there_fails(examine: Examine, tmp_path: Path) -> None:
-    """Its replies would have no number."""
+    """An engine that is not there is a failure, as replies would have no number."""
     with answering() as upstream:
         path = tmp_path / "engine.yaml"
         engine = f"{{kind: scorer, base_url: 'http://127.0.0.1:{free_port()}'}}"
@@ -289,7 +290,7 @@ def test_an_engine_that_is_not_there_fails(examine: Examine, tmp_path: Path) -> 
 
 
 def test_the_store_is_read_and_written(examine: Examine, store_url: str) -> None:
-    """On both databases; the clock of PostgreSQL's is compared too."""
+    """On both databases the store is read and written, and PostgreSQL's clock is compared too."""
     open_engine(store_url).dispose()
     with answering() as upstream:
         status, found = examine(upstream, store=store_url)
@@ -300,7 +301,7 @@ def test_the_store_is_read_and_written(examine: Examine, store_url: str) -> None
 
 
 def test_a_store_that_cannot_be_used_fails(examine: Examine, tmp_path: Path) -> None:
-    """A file that is no database; an empty one only waits for its tables."""
+    """A file that is no database is a failure, and an empty one only lacks its tables."""
     with answering() as upstream:
         (tmp_path / "held.db").write_bytes(b"x" * 4_096)
         status, found = examine(upstream)
@@ -313,7 +314,7 @@ def test_a_store_that_cannot_be_used_fails(examine: Examine, tmp_path: Path) -> 
 
 
 def test_limits_that_cannot_be_kept_are_told(examine: Examine, tmp_path: Path) -> None:
-    """More connections than open files, and a queue that is nearly full."""
+    """More connections than open files, and a queue that is nearly full, are reported."""
     with answering() as upstream:
         _, found = examine(upstream, more="limits: {max_connections: 10000000}")
     assert found["limits"][0] == "warn"
@@ -321,7 +322,7 @@ def test_limits_that_cannot_be_kept_are_told(examine: Examine, tmp_path: Path) -
 
 
 def test_keys_are_looked_at(examine: Examine, tmp_path: Path) -> None:
-    """Required and none made; one that expires soon; one of a team that is not there."""
+    """Missing required keys, one that expires soon, and one of an unknown team are reported."""
     more, store = "keys: required", KeyStore(f"sqlite:///{tmp_path}/held.db")
 
     def add(**fields: Any) -> str:
@@ -346,7 +347,7 @@ def test_keys_are_looked_at(examine: Examine, tmp_path: Path) -> None:
 
 
 def test_certificates_are_looked_at(examine: Examine, tmp_path: Path) -> None:
-    """None yet, one for another calibrator, one that counts, one that was withdrawn."""
+    """Certificates are reported as missing, for another calibrator, valid, or withdrawn."""
     (tmp_path / "gate.yaml").write_text(
         "version: 1\nname: gate\ncertificate: c.json\n"
         "rules: [{name: sure, when: {confidence: {max_error: 0.1}}, then: deliver}]\n"
@@ -377,7 +378,7 @@ def test_certificates_are_looked_at(examine: Examine, tmp_path: Path) -> None:
 
 
 def test_those_who_are_told_are_asked(examine: Examine) -> None:
-    """A collector, Langfuse and Phoenix that listen; and each that does not."""
+    """A collector, Langfuse and Phoenix are asked, and each that does not listen is reported."""
     with (
         answering() as upstream,
         OtlpReceiver() as receiver,
@@ -406,7 +407,7 @@ def test_those_who_are_told_are_asked(examine: Examine) -> None:
 
 
 def test_a_proxy_at_another_port_is_found_by_its_url(examine: Examine) -> None:
-    """`serve --port 9000` is in no configuration, so the line says how to name the address."""
+    """For a proxy at another port than configured, the line says how to name its address."""
     with answering() as upstream:
         url = f"http://127.0.0.1:{free_port()}"
         level, text = examine(upstream, url=url)[1]["running proxy"]
@@ -414,7 +415,7 @@ def test_a_proxy_at_another_port_is_found_by_its_url(examine: Examine) -> None:
 
 
 def test_what_is_no_proxy_is_told(examine: Examine) -> None:
-    """Another program at its address, or a proxy that refuses its files."""
+    """Another program at the proxy's address, or a proxy that refuses its files, is reported."""
     refusing = json.dumps(
         {"status": "ok", "generation": 3, "calibrator": "c@1", "configuration": "refused"}
     ).encode()
@@ -429,9 +430,7 @@ def test_what_is_no_proxy_is_told(examine: Examine) -> None:
 
 
 def test_how_many_workers_suit_the_machine(examine: Examine) -> None:
-    """Cores, memory of all, and whose the calibrator is: without a calibrator to load, with one in
-    each, and with one for all.
-    """
+    """The number of workers follows cores, memory, and calibrators: none, one each, or one."""
     with answering() as upstream:
         level, text = examine(upstream)[1]["workers"]
         assert level == "ok"
@@ -446,7 +445,7 @@ def test_how_many_workers_suit_the_machine(examine: Examine) -> None:
 
 
 def test_a_machine_suits_what_it_has_room_for() -> None:
-    """Figures of `bench workers`: two with the embedded calibrator took 206 MB, four 261."""
+    """The advice fits `bench workers`: two with the embedded calibrator took 206 MB, four 261."""
     two, four = (Processes(count, 86_000_000, is_forked=True) for count in (2, 4))
     assert two.memory_mb == pytest.approx(206, rel=0.02)
     assert four.memory_mb == pytest.approx(261, rel=0.02)
@@ -470,7 +469,7 @@ def test_a_machine_suits_what_it_has_room_for() -> None:
 
 
 def test_a_containers_limits_count(tmp_path: Path) -> None:
-    """Not what the machine has: a container with a quota of half a core has half a core."""
+    """A container's limits count: with a quota of half a core it has half a core."""
     meminfo = tmp_path / "meminfo"
     meminfo.write_text("MemTotal: 9000 kB\nMemAvailable: 5000 kB\n")
     assert cores(tmp_path) == len(os.sched_getaffinity(0))
@@ -506,7 +505,7 @@ def test_workers_that_are_not_there_are_told(examine: Examine) -> None:
 def test_an_idle_gpu_is_told(
     examine: Examine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sees: str, level: str
 ) -> None:
-    """With the extra `torch` a line says how to use it; torch is asked in a process of its own."""
+    """With the extra `torch` an idle GPU is reported; another process asks torch about it."""
     devices = tmp_path / "dev"
     devices.mkdir()
     monkeypatch.setattr(extras, "has_gpu_and_torch", partial(extras.has_gpu_and_torch, devices))
@@ -526,7 +525,7 @@ def test_an_idle_gpu_is_told(
 
 
 @pytest.mark.parametrize(
-    ("path", "level", "said"),
+    ("path", "level", "words"),
     [
         ("/v2", "ok", "it is there, without a list of models (404"),
         ("/v1/v1", "warn", "/v1 ? (404"),
@@ -536,17 +535,17 @@ def test_an_idle_gpu_is_told(
     ],
 )
 def test_an_address_that_lacks_v1_or_has_it_twice(
-    examine: Examine, path: str, level: str, said: str
+    examine: Examine, path: str, level: str, words: str
 ) -> None:
-    """Where an upstream knows no list of models, its address says what may be wrong with it."""
+    """Where an upstream has no list of models, the line says what its address may lack."""
     with answering(404) as upstream:
         found = examine(upstream + path)[1]["upstream there"]
     assert found[0] == level
-    assert said in found[1]
+    assert words in found[1]
 
 
 def test_nothing_false_is_said_while_the_store_is_away(examine: Examine, tmp_path: Path) -> None:
-    """Keys that cannot be read are not said to be missing."""
+    """While the store is away, unreadable keys are not reported as missing."""
     with answering() as upstream:
         (tmp_path / "held.db").write_bytes(b"x" * 4_096)
         status, found = examine(upstream, more="keys: required")
@@ -555,7 +554,7 @@ def test_nothing_false_is_said_while_the_store_is_away(examine: Examine, tmp_pat
 
 
 def test_a_full_disk_fails_the_store(tmp_path: Path) -> None:
-    """There is room for the file as it is, and none for a held reply: no hold would be kept."""
+    """A disk with room for the store's file, but for no held reply, is a failure."""
     path = tmp_path / "held.db"
     open_engine(f"sqlite:///{path}").dispose()
     code = (

@@ -1,4 +1,4 @@
-"""What `pinocchio export` writes is what a proxy kept, in rows that every other command reads."""
+"""`pinocchio export` writes what a proxy stored as rows that every other command reads."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ Run = Callable[..., Result]
 
 @pytest.fixture
 def proxy(start_proxy: StartProxy, store_url: str) -> LiveProxy:
-    """Start a proxy that holds what is unsure, and selects everything else for audit."""
+    """Start a proxy that holds unsure replies, and selects everything else for audit."""
     return start_proxy(policy=POLICY, store=store_url, audit={"share": 1.0})
 
 
 @pytest.fixture
 def run(tmp_path: Path, store_url: str) -> Run:
-    """`pinocchio export ..` on the test's store."""
+    """Run `pinocchio export ..` on the test's store."""
     (tmp_path / "proxy.yaml").write_text(f"store: {store_url}\n")
 
     def run(*arguments: str) -> Result:
@@ -64,7 +64,7 @@ def recorded(url: str, count: int) -> None:
 def test_a_row_has_the_words_and_what_is_known_of_them(
     proxy: LiveProxy, store_url: str, run: Run
 ) -> None:
-    """The question and the message that were scored, how sure, why it is there, who said what."""
+    """A row has the scored question and message, the confidence, why it was kept, and labels."""
     held = proxy.ask("why? p=0.1", headers={"x-pinocchio-domain": "math"})
     proxy.ask("and this? p=0.9")
     proxy.ask("x", "status-429")
@@ -92,7 +92,7 @@ def test_a_row_has_the_words_and_what_is_known_of_them(
 
 
 def test_why_there_are_no_rows_is_told(start_proxy: StartProxy, store_url: str, run: Run) -> None:
-    """Exchanges of which nothing was kept are told apart from none."""
+    """Where nothing was kept of the exchanges, the message says so, unlike where there are none."""
     proxy = start_proxy(store=store_url)
     proxy.ask("p=0.9")
     recorded(store_url, 1)
@@ -106,13 +106,13 @@ def test_why_there_are_no_rows_is_told(start_proxy: StartProxy, store_url: str, 
 def test_what_a_judge_said_goes_with_the_row(
     start_proxy: StartProxy, store_url: str, run: Run, tmp_path: Path
 ) -> None:
-    """So that `recalibrate --signals` learns from files as it does from the store."""
+    """A row has the judge's signal, so that `recalibrate --signals` can learn from files."""
     policy = POLICY + "judge: {model: judge 0.75}\nlogprobs: true\n"
     proxy = start_proxy(policy=policy, store=store_url, audit={"share": 1.0})
     findings, count = VerdictStore(store_url), 60
     for number in range(count):
-        told = proxy.ask(f"{number} p=0.6", "likely", logprobs=True)
-        findings.give_verdict(told.headers["x-pinocchio-request-id"], number % 3 > 0, "ada")
+        reply = proxy.ask(f"{number} p=0.6", "likely", logprobs=True)
+        findings.give_verdict(reply.headers["x-pinocchio-request-id"], number % 3 > 0, "ada")
     findings.close()
     recorded(store_url, count)
     rows = rows_in(run("--labelled"))
@@ -127,7 +127,7 @@ def test_what_a_judge_said_goes_with_the_row(
 
 
 def test_what_was_found_goes_with_the_row(proxy: LiveProxy, store_url: str, run: Run) -> None:
-    """Support, basis and what is quoted, as the reply itself is; the bare facts have columns."""
+    """A row has support, basis and quotes like the reply itself; bare facts have columns."""
     answer = "p=0.9 support=0.4 basis=context act=data facts=needed missing=noon"
     proxy.ask(answer)
     proxy.ask("x", "status-429")
@@ -145,9 +145,7 @@ def test_what_was_found_goes_with_the_row(proxy: LiveProxy, store_url: str, run:
 def test_other_commands_read_what_is_written(
     proxy: LiveProxy, store_url: str, run: Run, tmp_path: Path
 ) -> None:
-    """`evaluate`, `recalibrate` and `certify` take the file as it is, packed too; tool calls are in
-    it.
-    """
+    """Other commands read the exported file, packed too, and tool calls in it."""
     name = "export.jsonl.gz" if store_url.startswith("sqlite") else "export.jsonl"
     findings = VerdictStore(store_url)
     count = 80
@@ -156,8 +154,8 @@ def test_other_commands_read_what_is_written(
         text, fields = f"{number} p={sure:.4f}", {}
         if number % 20 == 19:
             text, fields = f"{number} p={sure:.4f}", {"model": "tools", "tools": [WEATHER]}
-        told = proxy.ask(text, **fields)
-        findings.give_verdict(told.headers["x-pinocchio-request-id"], number > 30, "ada")
+        answer = proxy.ask(text, **fields)
+        findings.give_verdict(answer.headers["x-pinocchio-request-id"], number > 30, "ada")
     findings.close()
     recorded(store_url, count)
     path = tmp_path / name
@@ -179,7 +177,7 @@ def test_other_commands_read_what_is_written(
 def test_text_that_retention_deleted_is_not_exported(
     proxy: LiveProxy, store_url: str, run: Run
 ) -> None:
-    """Without its words a reply is a matter of `--facts`."""
+    """A reply whose text retention has deleted is exported only with `--facts`."""
     id = proxy.ask("p=0.1").json()["id"]
     recorded(store_url, 1)
     execute(
@@ -198,7 +196,7 @@ def test_text_that_retention_deleted_is_not_exported(
 def test_a_store_is_read_in_pages(
     proxy: LiveProxy, store_url: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each reply once, in the order of time, however many there are."""
+    """Each reply is exported once and in the order of time, however many there are."""
     monkeypatch.setattr("proxy.store.exported.PAGE", 2)
     for number in range(7):
         proxy.ask(f"{number} p=0.9")
@@ -211,7 +209,7 @@ def test_a_store_is_read_in_pages(
 def test_an_export_that_breaks_off_leaves_the_file_of_before(
     proxy: LiveProxy, run: Run, store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is half written is not taken for an export."""
+    """A half-written export does not replace the earlier file."""
     for number in range(2):
         proxy.ask(f"{number} p=0.9")
     recorded(store_url, 2)
@@ -230,7 +228,7 @@ def test_an_export_that_breaks_off_leaves_the_file_of_before(
 def test_an_export_goes_into_a_pipe(
     proxy: LiveProxy, run: Run, store_url: str, tmp_path: Path
 ) -> None:
-    """What is no file is written to, and stays what it is."""
+    """An export into a pipe is written to it, and the pipe stays."""
     proxy.ask("p=0.9")
     recorded(store_url, 1)
     os.mkfifo(pipe := tmp_path / "pipe")
@@ -254,6 +252,6 @@ def test_an_export_goes_into_a_pipe(
 def test_mistakes_are_one_sentence(
     run: Run, arguments: list[str], status: int, problem: str, proxy: LiveProxy
 ) -> None:
-    """With the exit status of its kind."""
+    """Mistakes give one sentence and the exit status of their kind."""
     done = run(*arguments)
     assert (done.exit_code, problem in done.stderr) == (status, True), done.output

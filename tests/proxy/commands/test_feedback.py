@@ -1,4 +1,4 @@
-"""Feedback: labels by whoever asked, kept apart so that no estimate is biased by them."""
+"""Feedback: labels by those who asked, kept separately so that they bias no estimate."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ def kept(proxy: LiveProxy, request_id: str) -> list[tuple[Any, ...]]:
 
 
 def test_a_thumb_on_a_reply_that_has_just_come(proxy: LiveProxy) -> None:
-    """The request id of the header is enough, at once; a second word replaces the first."""
+    """The request id in the header is enough for feedback; a second label replaces the first."""
     id = asked(proxy)
-    told = proxy.http.post(PATH, json={"request_id": id, "correct": False, "note": "Canberra"})
-    assert told.status_code == 200
-    assert told.json() == {
+    answer = proxy.http.post(PATH, json={"request_id": id, "correct": False, "note": "Canberra"})
+    assert answer.status_code == 200
+    assert answer.json() == {
         "kept": 1,
         "not_found": 0,
         "results": [{"request_id": id, "status": "kept"}],
@@ -72,26 +72,26 @@ def test_a_thumb_on_a_reply_that_has_just_come(proxy: LiveProxy) -> None:
 
 
 def test_many_at_once(proxy: LiveProxy) -> None:
-    """Each is told of on its own: one that is not there stops none of the others."""
+    """Each label of many has its own result, and an unknown id does not stop the others."""
     ids = [asked(proxy) for _ in range(3)]
     labels = [{"request_id": id, "correct": at % 2} for at, id in enumerate([*ids, "req_none"])]
-    told = proxy.http.post(PATH, json={"feedback": labels}).json()
-    assert (told["kept"], told["not_found"]) == (3, 1)
-    assert [each["status"] for each in told["results"]] == ["kept"] * 3 + ["not_found"]
+    answer = proxy.http.post(PATH, json={"feedback": labels}).json()
+    assert (answer["kept"], answer["not_found"]) == (3, 1)
+    assert [each["status"] for each in answer["results"]] == ["kept"] * 3 + ["not_found"]
     assert [kept(proxy, id)[0][0] for id in ids] == [False, True, False]
 
 
 def test_only_the_key_that_asked_may_say_something(proxy: LiveProxy) -> None:
-    """To any other client the request is not there."""
+    """To any other client than the one that asked, the request does not exist."""
     id = asked(proxy)
     other = {"authorization": "Bearer sk-other"}
-    told = proxy.http.post(PATH, json={"request_id": id, "correct": True}, headers=other)
-    assert (told.status_code, error_of(told)["code"]) == (404, "request_not_found")
+    answer = proxy.http.post(PATH, json={"request_id": id, "correct": True}, headers=other)
+    assert (answer.status_code, error_of(answer)["code"]) == (404, "request_not_found")
     assert kept(proxy, id) == []
 
 
 def test_feedback_by_client_keys(start_proxy: StartProxy) -> None:
-    """Where keys are required one is needed, and its name says who it was."""
+    """Where keys are required feedback needs one, and is stored under its name."""
     proxy = start_proxy(keys="required", upstream={"api_key": "sk-upstream"})
     secret, _ = make_key(proxy.store_path, name="shop")
     stranger, _ = make_key(proxy.store_path, name="other")
@@ -104,15 +104,15 @@ def test_feedback_by_client_keys(start_proxy: StartProxy) -> None:
 
 
 def test_a_reviewer_may_say_something_of_any_reply(proxy: LiveProxy) -> None:
-    """At the desk the path is the same, and the name is the reviewer's."""
+    """A reviewer can give feedback at the desk on any reply, under the reviewer's name."""
     id = asked(proxy)
-    told = proxy.desk.post(f"{API}/feedback", json={"request_id": id, "correct": False})
-    assert told.json()["kept"] == 1
+    answer = proxy.desk.post(f"{API}/feedback", json={"request_id": id, "correct": False})
+    assert answer.json()["kept"] == 1
     assert kept(proxy, id) == [(False, "admin", None)]
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "expected"),
     [
         (b"{", "not JSON"),
         (b"[]", "send an object with request_id and correct"),
@@ -125,19 +125,21 @@ def test_a_reviewer_may_say_something_of_any_reply(proxy: LiveProxy) -> None:
         (b'{"feedback": [{"request_id": "req_1", "correct": true}, 5]}', "feedback[1]: a label"),
     ],
 )
-def test_what_is_no_feedback_is_refused(proxy: LiveProxy, body: bytes, said: str) -> None:
-    """With 400 and what is expected."""
-    told = proxy.http.post(PATH, content=body)
-    assert told.status_code == 400
-    assert said in error_of(told)["message"]
-    assert ("feedback[" in error_of(told)["message"]) == (b"[{" in body), "one label has no number"
+def test_what_is_no_feedback_is_refused(proxy: LiveProxy, body: bytes, expected: str) -> None:
+    """Invalid feedback gets 400 with what is expected."""
+    answer = proxy.http.post(PATH, content=body)
+    assert answer.status_code == 400
+    assert expected in error_of(answer)["message"]
+    assert ("feedback[" in error_of(answer)["message"]) == (b"[{" in body), (
+        "one label has no number"
+    )
 
 
 def test_another_method_is_the_callers_mistake(proxy: LiveProxy) -> None:
-    """What is possible there stands in the message, and in `allow`."""
-    told = proxy.http.get(PATH)
-    error = error_of(told)
-    assert (told.status_code, error["type"], told.headers["allow"]) == (
+    """Another method gets 405 with the allowed one in the message and in `allow`."""
+    answer = proxy.http.get(PATH)
+    error = error_of(answer)
+    assert (answer.status_code, error["type"], answer.headers["allow"]) == (
         405,
         "invalid_request_error",
         "POST",
@@ -146,13 +148,13 @@ def test_another_method_is_the_callers_mistake(proxy: LiveProxy) -> None:
 
 
 def test_too_much_at_once_is_refused(proxy: LiveProxy) -> None:
-    """More labels than a request may have, or more bytes."""
+    """More labels or bytes than a request may have are refused."""
     labels = [{"request_id": f"req_{n}", "correct": True} for n in range(1_001)]
     assert proxy.http.post(PATH, json={"feedback": labels}).status_code == 400
     assert proxy.http.post(PATH, content=b" " * (17 * 2**20)).status_code == 413
 
 
-# What it may not do
+# What feedback may not do
 
 
 def rows(count: int) -> list[Json]:
@@ -164,8 +166,8 @@ def rows(count: int) -> list[Json]:
 
 
 def test_volunteered_labels_move_no_estimate(findings: VerdictStore, store_url: str) -> None:
-    """People complain of what is wrong: a flood of such labels, on replies that were drawn too,
-    changes no estimate, no monitor, no certificate and no agreement.
+    """A flood of feedback, which is mostly complaints, changes no
+    estimate, monitor, certificate or agreement, also on audited replies.
     """
     ids = record(store_url, rows(60), load_scorer("fake:0.7"), share=0.5)
     for at, id in enumerate(ids[::2]):
@@ -193,7 +195,7 @@ def test_volunteered_labels_move_no_estimate(findings: VerdictStore, store_url: 
 
 
 def test_it_is_part_of_the_chain(findings: VerdictStore, store_url: str) -> None:
-    """A label that somebody changes later is found."""
+    """A label that somebody changes later breaks the audit chain."""
     from proxy.store.database.chain import chain_key
     from proxy.store.verification import verify
 
@@ -213,7 +215,7 @@ def test_it_is_part_of_the_chain(findings: VerdictStore, store_url: str) -> None
 
 
 def test_the_command_keeps_a_file(proxy: LiveProxy, tmp_path: Path) -> None:
-    """Every line that can be kept is, packed or not; the others are named; estimate tells apart."""
+    """All valid lines of a file are stored and the others named; `estimate` keeps them apart."""
     ids = [asked(proxy) for _ in range(2)]
     for id in ids:
         proxy.recorded(id, "facts")  # waits until it is written
@@ -228,13 +230,13 @@ def test_the_command_keeps_a_file(proxy: LiveProxy, tmp_path: Path) -> None:
     assert f"{file}:4: no JSON" in done.stderr
     assert f"{file}:5: 'correct' must be true or false" in done.stderr
     assert kept(proxy, ids[0]) == [(False, "alice", "no")]
-    told = run_cli("report", "estimate", "--config", str(config)).stdout
-    assert "volunteered labels" in told
-    assert "no estimate counts them" in told
+    output = run_cli("report", "estimate", "--config", str(config)).stdout
+    assert "volunteered labels" in output
+    assert "no estimate counts them" in output
 
 
 def test_export_tells_feedback_from_verdicts(start_proxy: StartProxy, tmp_path: Path) -> None:
-    """An exported row has it beside the reviewers' labels; `correct` is what reviewers say."""
+    """An exported row has feedback beside the verdicts, and `correct` is the reviewers'."""
     hold = "{version: 1, name: desk, default: hold}"
     proxy = start_proxy(policy=hold, **DESK)
     id = asked(proxy)
@@ -242,8 +244,12 @@ def test_export_tells_feedback_from_verdicts(start_proxy: StartProxy, tmp_path: 
     config = tmp_path / "proxy.yaml"
     config.write_text(f"store: {proxy.config.store}\n")
     (row,) = map(json.loads, run_cli("export", "--config", str(config)).stdout.splitlines())
-    (said,) = row["feedback"]
-    assert (said["by"], said["correct"], said["note"]) == ("a client", 1, "good")
+    (given_feedback,) = row["feedback"]
+    assert (given_feedback["by"], given_feedback["correct"], given_feedback["note"]) == (
+        "a client",
+        1,
+        "good",
+    )
     assert "correct" not in row
     assert run_cli("export", "--labelled", "--config", str(config)).stdout == ""
     review = proxy.desk.get(f"{API}/reviews/{row['id']}").json()

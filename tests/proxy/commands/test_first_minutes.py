@@ -1,4 +1,4 @@
-"""What a person meets in the first minutes: a held reply, the log in a terminal, login files."""
+"""A person's first minutes: a held reply, the log in a terminal, login files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HOLD = "{version: 1, name: desk, mode: enforce, default: {hold: {queue: q, reply
 
 
 def test_a_held_reply_is_readable(start_proxy: StartProxy, tmp_path: Path) -> None:
-    """State, confidence, question and reply in a few lines; `--json` has all of it."""
+    """A held reply is shown in a few lines, with question and reply; `--json` has all of it."""
     proxy = start_proxy(policy=HOLD)
     id = proxy.ask("Paris, p=0.31").headers["x-pinocchio-review-id"]
     (tmp_path / "proxy.yaml").write_text(f"store: sqlite:///{proxy.store_path}\n")
@@ -68,19 +68,19 @@ UNSCORED = {key: value for key, value in REQUEST.items() if key != "confidence"}
     ],
 )
 def test_a_request_is_one_row_of_a_terminal(event: dict[str, Any], line: str) -> None:
-    """Time, model, status, confidence, action and overhead, and what is out of the ordinary."""
+    """A request's row has time, model, status, confidence, action, overhead and oddities."""
     assert TerminalLines()(None, "info", dict(event)) == line
 
 
 def test_other_lines_of_a_terminal_keep_their_facts() -> None:
-    """Only requests are brief."""
+    """Other lines than requests keep all their facts."""
     line = TerminalLines()(None, "warning", {"event": "store_gone", "level": "warning", "lag": 3})
     assert "store_gone" in line
     assert "lag" in line
 
 
 def test_login_files_are_removed_when_the_proxy_ends(tmp_path: Path) -> None:
-    """The login link's file and that of the user's commands are gone once the process has ended."""
+    """The login link's file and that of the user's commands are removed when the process ends."""
     code = (
         "import pathlib; from proxy.desk.listening import bind_admin\n"
         "from proxy.config.settings.admin import AdminConfig\n"
@@ -102,8 +102,8 @@ def test_login_files_are_removed_when_the_proxy_ends(tmp_path: Path) -> None:
 
 
 def test_the_suite_heeds_ctrl_c_where_it_is_ignored() -> None:
-    """Under nohup or in the background of a script SIGINT is ignored; the tests' processes, and
-    those that they start, take it all the same.
+    """Where SIGINT is ignored, as under nohup or in a script's background,
+    the tests' processes and those that they start take it all the same.
     """
     code = "import tests.conftest, signal; print(signal.getsignal(signal.SIGINT))"
     done = subprocess.run(
@@ -121,7 +121,7 @@ def test_the_suite_heeds_ctrl_c_where_it_is_ignored() -> None:
 def test_top_needs_no_token_beside_a_proxy_of_the_same_user(
     tmp_path: Path, upstream: FaultyUpstream
 ) -> None:
-    """With the defaults it works at once, by a file of its user's alone, not by one of others."""
+    """With the defaults `top` works at once through a file that only its user can read."""
     config = f"upstreams: {{faulty: {{base_url: {upstream.base_url}}}}}\n"
     config += f"models: [{{match: '*', upstream: faulty}}]\nstore: sqlite:///{tmp_path}/held.db\n"
     with ProxyProcess(tmp_path, config + "calibrator: {checkpoint: 'fake:0.7'}\n") as server:
@@ -129,15 +129,15 @@ def test_top_needs_no_token_beside_a_proxy_of_the_same_user(
         url = line.split()[2]
         file = Path(os.environ["PINOCCHIO_CACHE"]) / "desk" / url.rpartition(":")[2]
         assert file.stat().st_mode & 0o777 == 0o600
-        asked = ["top", "--once", "--every", "0.1", "--url", url]
-        done = run_cli(*asked, cwd=tmp_path)
+        command = ["top", "--once", "--every", "0.1", "--url", url]
+        done = run_cli(*command, cwd=tmp_path)
         assert "generation 1" in done.stdout, done.stderr
         file.chmod(0o644)
-        assert run_cli(*asked, cwd=tmp_path).returncode == 1
+        assert run_cli(*command, cwd=tmp_path).returncode == 1
 
 
 def test_a_long_list_says_what_is_missing(start_proxy: StartProxy, tmp_path: Path) -> None:
-    """`reviews list` says how many there are, takes a queue, and a part of an id names a review."""
+    """`reviews list` says how many there are, and part of an id names a review."""
     proxy = start_proxy(policy=HOLD.replace("desk", "long"), store=f"sqlite:///{tmp_path}/long.db")
     ids = [proxy.ask(f"p=0.{n}").headers["x-pinocchio-review-id"] for n in (3, 1, 2)]
     (tmp_path / "proxy.yaml").write_text(f"store: sqlite:///{tmp_path}/long.db\n")

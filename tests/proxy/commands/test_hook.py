@@ -39,10 +39,10 @@ SAID = [
 ]  # fmt: skip
 
 
-def asked(tool: str, given: Any, event: str = "PreToolUse", **more: Any) -> bytes:
+def asked(tool: str, input: Any, event: str = "PreToolUse", **more: Any) -> bytes:
     """Return what a client writes to the hook's stdin."""
-    told = {"session_id": "s", "hook_event_name": event, "tool_name": tool, "tool_input": given}
-    return json.dumps({**told, "cwd": "/srv/app", **more}).encode()
+    body = {"session_id": "s", "hook_event_name": event, "tool_name": tool, "tool_input": input}
+    return json.dumps({**body, "cwd": "/srv/app", **more}).encode()
 
 
 def run_hook(stdin: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
@@ -54,13 +54,15 @@ def run_hook(stdin: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes
 def decided(stdin: bytes, policy: str = BLOCKS) -> dict[str, Any] | None:
     from policies import Facts, ToolCall
 
-    told = read_hook_input(stdin)
-    facts = Facts(None, "", (ToolCall(told.tool, told.arguments, (), told.project),))
-    return hook_output(told, decide(parse_policy(policy, "mine.yaml"), facts), None)
+    hook_input = read_hook_input(stdin)
+    facts = Facts(
+        None, "", (ToolCall(hook_input.tool, hook_input.arguments, (), hook_input.project),)
+    )
+    return hook_output(hook_input, decide(parse_policy(policy, "mine.yaml"), facts), None)
 
 
 @pytest.mark.parametrize(
-    ("tool", "given", "permission", "rule"),
+    ("tool", "input", "permission", "rule"),
     [
         ("Bash", {"command": "pytest -q"}, "allow", "commands that read, test or edit"),
         ("Edit", {"file_path": "/srv/app/a.py"}, "allow", "tools that read or edit"),
@@ -69,10 +71,10 @@ def decided(stdin: bytes, policy: str = BLOCKS) -> dict[str, Any] | None:
     ],
 )
 def test_claude_code_gets_a_permission_with_its_reason(
-    tool: str, given: Any, permission: str, rule: str
+    tool: str, input: Any, permission: str, rule: str
 ) -> None:
     """The pack `coding-agent` decides unless another policy is named."""
-    done = run_hook(asked(tool, given))
+    done = run_hook(asked(tool, input))
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {
         "hookSpecificOutput": {
@@ -84,14 +86,14 @@ def test_claude_code_gets_a_permission_with_its_reason(
 
 
 def test_what_a_policy_blocks_is_denied() -> None:
-    """A rule that blocks leaves no question to a person."""
+    """A call that a policy blocks is denied without a question to a person."""
     answer = decided(asked("WebFetch", {"url": "https://example.com"}))
     assert answer is not None
     assert answer["hookSpecificOutput"]["permissionDecision"] == "deny"
 
 
 def test_codexs_approval_is_given_denied_or_left_to_the_person() -> None:
-    """Codex's PermissionRequest takes a decision; without one it asks as it always does."""
+    """Codex's PermissionRequest gets allow or deny; without one Codex asks as usual."""
     allowed = decided(asked("Bash", {"command": "ls"}, "PermissionRequest", turn_id="t"))
     assert allowed == {
         "hookSpecificOutput": {
@@ -108,22 +110,22 @@ def test_codexs_approval_is_given_denied_or_left_to_the_person() -> None:
 
 
 def test_codex_before_a_call_is_told_of_denials_alone() -> None:
-    """Codex does not know `allow` and `ask` there: its own sandbox and approvals go on."""
+    """Before a call Codex gets only denials: it does not know `allow` and `ask` there."""
     assert decided(asked("Bash", {"command": "ls"}, turn_id="t")) is None
     assert decided(asked("WebFetch", {}, turn_id="t")) is not None
 
 
 def test_where_nobody_can_be_asked_a_held_call_is_denied() -> None:
-    """`--ask deny` is for clients that know no question before a call, as Codex."""
-    told = asked("Bash", {"command": "git push"}, turn_id="t")
-    assert run_hook(told).stdout == b""
-    answer = json.loads(run_hook(told, "--ask", "deny").stdout)["hookSpecificOutput"]
+    """With `--ask deny`, for clients such as Codex that cannot ask, a held call is denied."""
+    stdin = asked("Bash", {"command": "git push"}, turn_id="t")
+    assert run_hook(stdin).stdout == b""
+    answer = json.loads(run_hook(stdin, "--ask", "deny").stdout)["hookSpecificOutput"]
     assert answer["permissionDecision"] == "deny"
     assert "pushing and publishing" in answer["permissionDecisionReason"]
 
 
 def test_a_policy_in_shadow_asks_nobody() -> None:
-    """What such a policy would hold is allowed."""
+    """A call that a policy in shadow would hold is allowed."""
     from policies import Facts, ToolCall
 
     shadow = parse_policy(BLOCKS.replace("enforce", "shadow"), "mine.yaml")
@@ -132,7 +134,7 @@ def test_a_policy_in_shadow_asks_nobody() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stdin", "arguments", "told"),
+    ("stdin", "arguments", "expected"),
     [
         (b"", (), "stdin is no JSON"),
         (b"[]", (), "stdin names no tool"),
@@ -141,16 +143,16 @@ def test_a_policy_in_shadow_asks_nobody() -> None:
     ],
 )
 def test_what_cannot_be_decided_is_denied(
-    stdin: bytes, arguments: tuple[str, ...], told: str
+    stdin: bytes, arguments: tuple[str, ...], expected: str
 ) -> None:
-    """Both clients take exit status 2 for a denial, and show what stderr says."""
+    """An undecidable call ends with status 2, a denial to both clients, and its reason."""
     done = run_hook(stdin, *arguments)
     assert (done.returncode, done.stdout) == (2, b"")
-    assert told in done.stderr.decode()
+    assert expected in done.stderr.decode()
 
 
 def test_a_policy_that_looks_at_the_confidence_gets_one(tmp_path: Path) -> None:
-    """The conversation is read from the client's transcript, without the call itself."""
+    """A policy on the confidence gets one from the client's transcript without the call itself."""
     transcript, policy = tmp_path / "s.jsonl", tmp_path / "scored.yaml"
     transcript.write_text("\n".join(json.dumps(line) for line in SAID))
     policy.write_text(SCORED)
@@ -171,33 +173,33 @@ def test_a_policy_that_looks_at_the_confidence_gets_one(tmp_path: Path) -> None:
 def test_marks_count_and_are_told(
     tmp_path: Path, recipient: str, permission: str, words: str
 ) -> None:
-    """With `doubtful-calls` a call passes unless something speaks against it, which is told."""
+    """With `doubtful-calls` a call passes unless it has a mark, which is in the answer."""
     message = {"role": "user", "content": "Mail the text 'All done' to ann@corp.example."}
     transcript = tmp_path / "s.jsonl"
     transcript.write_text(json.dumps({"type": "user", "message": message}))
-    given = {"to": recipient, "text": "All done"}
-    stdin = asked("mcp__mail__send_email", given, transcript_path=str(transcript))
+    input = {"to": recipient, "text": "All done"}
+    stdin = asked("mcp__mail__send_email", input, transcript_path=str(transcript))
     done = run_hook(stdin, "--policy", "doubtful-calls")
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)["hookSpecificOutput"]
-    assert told["permissionDecision"] == permission
-    assert words in told["permissionDecisionReason"]
+    output = json.loads(done.stdout)["hookSpecificOutput"]
+    assert output["permissionDecision"] == permission
+    assert words in output["permissionDecisionReason"]
 
 
 def test_a_rule_on_the_risk_decides(tmp_path: Path) -> None:
-    """A deletion that the user did not ask for is of high risk, one that was asked for is not."""
+    """A deletion that the user did not ask for is of high risk; one that was asked for is not."""
     policy = tmp_path / "risk.yaml"
     policy.write_text(SCORED.replace("tools: any, confidence: {below: 1.0}", "risk: high"))
-    for said, permission in (("Any news?", "ask"), ("Delete note 12.", "allow")):
+    for words, permission in (("Any news?", "ask"), ("Delete note 12.", "allow")):
         transcript = tmp_path / "s.jsonl"
-        transcript.write_text(json.dumps({"message": {"role": "user", "content": said}}))
+        transcript.write_text(json.dumps({"message": {"role": "user", "content": words}}))
         stdin = asked("delete_note", {"id": "12"}, transcript_path=str(transcript))
-        told = json.loads(run_hook(stdin, "--policy", str(policy)).stdout)["hookSpecificOutput"]
-        assert told["permissionDecision"] == permission
+        output = json.loads(run_hook(stdin, "--policy", str(policy)).stdout)["hookSpecificOutput"]
+        assert output["permissionDecision"] == permission
 
 
 def test_the_commands_of_the_page_work(tmp_path: Path) -> None:
-    """The settings of docs/start/coding-agents.md are JSON, and its example asks."""
+    """The settings in docs/start/coding-agents.md are JSON, and its example asks."""
     page = (ROOT / "docs/start/coding-agents.md").read_text()
     commands = [line.strip() for line in page.splitlines() if line.startswith("    ")]
     writes, tries = commands[:2]
@@ -205,8 +207,8 @@ def test_the_commands_of_the_page_work(tmp_path: Path) -> None:
     settings = json.loads((tmp_path / ".claude" / "settings.json").read_text())
     [entry] = settings["hooks"]["PreToolUse"]
     assert entry["hooks"] == [{"type": "command", "command": "pinocchio hook"}]
-    said = re.fullmatch(r"echo '(.*)' \| pinocchio hook", tries)
-    assert said is not None
-    answer = json.loads(run_hook(said[1].encode()).stdout)["hookSpecificOutput"]
+    match = re.fullmatch(r"echo '(.*)' \| pinocchio hook", tries)
+    assert match is not None
+    answer = json.loads(run_hook(match[1].encode()).stdout)["hookSpecificOutput"]
     assert answer["permissionDecision"] == "ask"
     assert answer["permissionDecisionReason"] == "coding-agent: pushing and publishing"

@@ -15,7 +15,7 @@ from tests.builders.simulated_traffic import CALIBRATOR, Traffic
 
 @pytest.fixture(scope="module")
 def traffic(tmp_path_factory: pytest.TempPathFactory) -> Traffic:
-    """400 replies, of which ann has labelled those held and those audited, and bob three."""
+    """Store 400 replies; ann has labelled those held and those audited, and bob three."""
     traffic = Traffic(tmp_path_factory.mktemp("verdicts"), seed=6)
     traffic.pass_by(400, 27, audit_share=0.2, held=0.3)
     traffic.label()
@@ -34,11 +34,11 @@ def report(traffic: Traffic, *arguments: str) -> Result:
 
 
 def test_estimates_are_told_for_each_kind_of_replies(traffic: Traffic) -> None:
-    """Delivered, held and all of them, with intervals; what nobody drew is only counted."""
+    """Delivered, held and all replies have estimates with intervals; other labels are counted."""
     done = report(traffic, "estimate", "--since", "30d", "--json")
-    told = json.loads(done.stdout)
-    assert told["delivered"]["replies"] + told["held"]["replies"] == told["all"]["replies"] == 400
-    right = told["all"]["right"]
+    body = json.loads(done.stdout)
+    assert body["delivered"]["replies"] + body["held"]["replies"] == body["all"]["replies"] == 400
+    right = body["all"]["right"]
     assert 0 < right["low"] < right["value"] < right["high"] < 1
     done = report(traffic, "estimate", "--since", "30d")
     lines = done.stdout.splitlines()
@@ -47,7 +47,7 @@ def test_estimates_are_told_for_each_kind_of_replies(traffic: Traffic) -> None:
 
 
 def test_nothing_labelled_is_no_number(traffic: Traffic) -> None:
-    """Of the last second there is neither a reply nor a verdict: null in JSON, words elsewhere."""
+    """Without replies and verdicts the estimate is null in JSON, and a sentence elsewhere."""
     done = report(traffic, "estimate", "--since", "1s", "--json")
     assert json.loads(done.stdout)["all"]["right"]["value"] is None
     done = report(traffic, "estimate", "--since", "1s")
@@ -57,7 +57,7 @@ def test_nothing_labelled_is_no_number(traffic: Traffic) -> None:
 
 
 def test_agreement_is_told_with_each_pair(traffic: Traffic) -> None:
-    """Two of three agree; kappa has no meaning where one of them says the same always."""
+    """Two of three labels agree; kappa is undefined where one reviewer always says the same."""
     done = report(traffic, "agreement", "--since", "30d")
     text = done.stdout
     assert "bob and eve: 2 of 3 agree, Cohen's kappa 0.000" in text
@@ -67,23 +67,23 @@ def test_agreement_is_told_with_each_pair(traffic: Traffic) -> None:
 
 
 def test_drift_tells_every_monitor(traffic: Traffic) -> None:
-    """One of scores and one of calibration, as JSON and as lines."""
-    told = report(traffic, "drift", "--json").stdout
+    """A monitor of scores and one of calibration are listed as JSON and as lines."""
+    output = report(traffic, "drift", "--json").stdout
     lines = report(traffic, "drift").stdout.splitlines()
-    monitors = json.loads(told)["monitors"]
+    monitors = json.loads(output)["monitors"]
     assert [monitor["kind"] for monitor in monitors] == ["calibration", "scores"]
     assert {monitor["calibrator"] for monitor in monitors} == {CALIBRATOR}
     assert monitors[1]["seen"] == 400
     bands = [line for line in lines if line.startswith("  confidence ")]
     gaps = [band["gap"] for band in monitors[0]["bands"] if band["gap"] is not None]
     assert len(bands) == len(gaps) > 0
-    for line, gap in zip(bands, gaps, strict=True):  # the words say which way, no sign does
+    for line, gap in zip(bands, gaps, strict=True):  # words say the direction, without a sign
         words = "overconfident" if gap >= 0 else "underconfident"
         assert line.endswith(f"{words} by {abs(gap):.3f}")
 
 
 def test_all_of_it_is_one_report(traffic: Traffic) -> None:
-    """Without a topic the lines of all three come together, and in JSON each under its name."""
+    """Without a topic all three reports are printed, in JSON each under its name."""
     topics = ("estimate", "agreement", "drift")
     whole = json.loads(report(traffic, "--json").stdout)
     assert whole == {name: json.loads(report(traffic, name, "--json").stdout) for name in topics}

@@ -30,7 +30,7 @@ def write(path: Path, rows: list[Json]) -> Path:
 
 
 def labelled(count: int, seed: int = 1, **more: Any) -> list[Json]:
-    """Scored rows that are right as often as they say, two to a question."""
+    """Return scored rows that are right as often as they say, two to a question."""
     rng = random.Random(seed)
     rows = []
     for n in range(count):
@@ -72,7 +72,7 @@ default: hold
 
 
 def test_a_certificate_is_written_and_then_relied_on(tmp_path: Path, rows: Path) -> None:
-    """From labelled rows to a policy that delivers what is above the proved threshold."""
+    """A certificate made from labelled rows lets a policy deliver above the proved threshold."""
     policy = tmp_path / "gate.yaml"
     policy.write_text(GATE)
     certificate = tmp_path / "gate.certificate.json"
@@ -90,19 +90,19 @@ def test_a_certificate_is_written_and_then_relied_on(tmp_path: Path, rows: Path)
 
 
 def test_rows_with_images_need_who_reads_them(tmp_path: Path) -> None:
-    """B01: an unscored row with an image is named where the calibrator reads text only; one that
-    has its number counts.
+    """B01: an unscored row with an image is named where the
+    calibrator reads only text; one with its number counts.
     """
     unscored = {key: value for key, value in labelled(1)[0].items() if key != "confidence"}
-    shown = {"images": [data_url(PNG)]}
-    path = write(tmp_path / "rows.jsonl", [unscored | shown, *labelled(2_400, **shown)])
+    image = {"images": [data_url(PNG)]}
+    path = write(tmp_path / "rows.jsonl", [unscored | image, *labelled(2_400, **image)])
     result = run("certify", path, "--max-error", 0.2, "--calibrator", "fake:0.5", "--json")
     assert f"{path}:1: the question has an image; this calibrator reads text only" in result.stderr
     assert json.loads(result.stdout)["labels"] == 1_200  # questions
 
 
 def test_grants_for_models_and_rules_are_added_to_one_file(tmp_path: Path, rows: Path) -> None:
-    """A later grant about the same takes the earlier one's place; others stay."""
+    """A later grant for the same model or rule replaces the earlier one, and others stay."""
     policy = tmp_path / "gate.yaml"
     policy.write_text(GATE)
     certificate = tmp_path / "c.json"
@@ -118,7 +118,7 @@ def test_grants_for_models_and_rules_are_added_to_one_file(tmp_path: Path, rows:
 
 
 def test_json_says_the_same_to_machines(rows: Path) -> None:
-    """One object with threshold, coverage and labels."""
+    """`--json` prints one object with threshold, coverage and labels."""
     done = run("certify", rows, "--max-error", 0.1, "--confidence", 0.9, "--json")
     found = json.loads(done.stdout)
     assert 0.7 < found["threshold"] < 0.95
@@ -127,7 +127,7 @@ def test_json_says_the_same_to_machines(rows: Path) -> None:
 
 
 def test_too_few_labels_are_told_with_exit_status_3(tmp_path: Path) -> None:
-    """How many more would do, and what these labels prove, is said to people and to machines."""
+    """With too few labels the command says what they prove and how many are missing, status 3."""
     rows = write(tmp_path / "few.jsonl", labelled(80, confidence=0.9, correct=1))
     done = run("certify", rows, "--max-error", 0.05)
     assert done.exit_code == 3
@@ -150,29 +150,29 @@ def test_too_few_labels_are_told_with_exit_status_3(tmp_path: Path) -> None:
         },
     )
     hopeless = write(tmp_path / "bad.jsonl", labelled(400, confidence=0.9, correct=0))
-    told = run("certify", hopeless, "--max-error", 0.05).stdout
-    assert "More labels will hardly help" in told
-    assert "would have proved" not in told
+    output = run("certify", hopeless, "--max-error", 0.05).stdout
+    assert "More labels will hardly help" in output
+    assert "would have proved" not in output
 
 
 def test_enough_labels_with_errors_are_told_the_number_that_proves_it(tmp_path: Path) -> None:
-    """100 labels, 4 of them wrong: not "at least 1 more", but as many as do prove 5 %."""
+    """For 100 labels with 4 wrong the message has the number of labels that does prove 5 %."""
     path = tmp_path / "some.jsonl"
 
-    def told(right: int, wrong: int) -> Result:
+    def certify(right: int, wrong: int) -> Result:
         rows = labelled(2 * (right + wrong), confidence=0.9, correct=1)[::2]  # one of a question
         for row in rows[:wrong]:
             row["correct"] = 0
         return run("certify", write(path, rows), "--max-error", 0.05)
 
-    found = re.search(r"best case \(no further errors\) (\d+)", told(96, 4).stdout)
+    found = re.search(r"best case \(no further errors\) (\d+)", certify(96, 4).stdout)
     assert found is not None
-    assert told(96 + int(found[1]), 4).exit_code == 0
-    assert told(95 + int(found[1]), 4).exit_code == 3
+    assert certify(96 + int(found[1]), 4).exit_code == 0
+    assert certify(95 + int(found[1]), 4).exit_code == 3
 
 
 def test_few_labels_with_an_error_are_called_few(tmp_path: Path) -> None:
-    """One error among ten says little: a number is told, not that more are vain."""
+    """For one error among ten labels the message says how many more would do in the best case."""
     few = labelled(20, confidence=0.9, correct=1)
     for row in few[:2]:
         row["correct"] = 0
@@ -184,7 +184,7 @@ def test_few_labels_with_an_error_are_called_few(tmp_path: Path) -> None:
 
 
 def test_a_calibrator_that_cannot_rank_is_named(tmp_path: Path, rows: Path) -> None:
-    """With a threshold or without: its certificate rests on few errors, not on its order."""
+    """A calibrator that cannot rank is named, with a threshold or without."""
     rng = random.Random(3)
     shuffled = labelled(600)
     for row in shuffled:
@@ -200,7 +200,7 @@ def test_a_calibrator_that_cannot_rank_is_named(tmp_path: Path, rows: Path) -> N
 
 
 def test_splits_look_at_the_other_halves(rows: Path) -> None:
-    """Share certified, mean error and median coverage of random halves."""
+    """`--splits` prints share certified, mean error and median coverage of random halves."""
     arguments = ["certify", rows, "--max-error", 0.1, "--confidence", 0.9, "--splits", 20]
     found = json.loads(run(*arguments, "--json").stdout)
     assert found["splits"] == 20
@@ -209,7 +209,7 @@ def test_splits_look_at_the_other_halves(rows: Path) -> None:
 
 
 def test_rows_without_a_confidence_are_scored_first(tmp_path: Path) -> None:
-    """The calibrator's version then stands in the certificate."""
+    """Rows without a confidence are scored, and the certificate names the calibrator's version."""
     rows = labelled(200, correct=1)
     for row in rows:
         del row["confidence"], row["calibrator"]
@@ -222,7 +222,7 @@ def test_rows_without_a_confidence_are_scored_first(tmp_path: Path) -> None:
 
 
 def test_an_error_among_the_surest_does_not_end_the_search(tmp_path: Path) -> None:
-    """One wrong reply at 0.95 and a thousand right ones at 0.8: a threshold is certified."""
+    """One wrong reply at 0.95 among a thousand right ones at 0.8 does not prevent a threshold."""
     surest = [
         row | {"question_id": f"surest {n}", "correct": int(n > 0)}
         for n, row in enumerate(labelled(70, confidence=0.95))
@@ -237,7 +237,7 @@ def test_an_error_among_the_surest_does_not_end_the_search(tmp_path: Path) -> No
 
 
 def test_a_replay_of_no_usable_row_is_refused(tmp_path: Path) -> None:
-    """Exit status 2, as for an empty file."""
+    """A replay without a usable row ends with status 2, as an empty file does."""
     bad = write(tmp_path / "bad.jsonl", labelled(3, confidence=3))
     done = run("replay", "--policies", "observe", "--rows", bad)
     assert (done.exit_code, "3 of 3 rows could not be used" in done.stderr) == (2, True)
@@ -263,14 +263,14 @@ def test_a_replay_of_no_usable_row_is_refused(tmp_path: Path) -> None:
 def test_unusable_arguments_are_one_sentence(
     rows: Path, arguments: list[object], problem: str
 ) -> None:
-    """Exit status 2, and what is wrong."""
+    """Unusable arguments give exit status 2 and a sentence."""
     done = run("certify", rows, *(str(each).format(rows=rows) for each in arguments))
     assert done.exit_code == 2
     assert problem in done.stderr
 
 
 def test_a_certificate_is_for_one_calibrator(tmp_path: Path) -> None:
-    """Rows of one that does not say its name give a threshold and no certificate."""
+    """Rows of a calibrator without a name give a threshold and no certificate."""
     path = write(tmp_path / "rows.jsonl", labelled(2_400, calibrator=None))
     done = run("certify", path, "--max-error", 0.2, "-o", tmp_path / "c.json")
     assert done.exit_code == 2
@@ -279,7 +279,7 @@ def test_a_certificate_is_for_one_calibrator(tmp_path: Path) -> None:
 
 
 def test_numbers_with_and_without_opinions_are_certified_apart(tmp_path: Path) -> None:
-    """Each calibrator that gave confidences gets a threshold of its own, and is named with it."""
+    """Each calibrator among the rows gets a threshold of its own, with its name."""
     knowing = "embedded@1+opinion@2"
     rows = labelled(1_200) + labelled(2_400, calibrator=knowing)
     path, certificate = write(tmp_path / "rows.jsonl", rows), tmp_path / "c.json"
@@ -294,7 +294,7 @@ def test_numbers_with_and_without_opinions_are_certified_apart(tmp_path: Path) -
 
 @pytest.mark.parametrize("command", ["certify", "replay"])
 def test_a_fault_of_many_rows_is_told_a_few_times(command: str, tmp_path: Path) -> None:
-    """A thousand rows with the same fault are not a thousand lines, before any figures."""
+    """A fault of a thousand rows is printed a few times, before any figures."""
     rows = labelled(1_200, confidence=0.9, correct=1)
     for row in rows[:1_000]:
         row["confidence"] = 90
@@ -308,7 +308,7 @@ def test_a_fault_of_many_rows_is_told_a_few_times(command: str, tmp_path: Path) 
 
 
 def test_bad_rows_are_named_and_left_out(tmp_path: Path) -> None:
-    """What cannot be used is told, and the rest is certified."""
+    """Unusable rows are reported, and the others certified."""
     rows = labelled(200, confidence=0.9, correct=1)
     rows[3]["confidence"], rows[5]["confidence"], rows[7]["correct"] = 7, "high", 2
     path = write(tmp_path / "rows.jsonl", rows)
@@ -323,7 +323,7 @@ def test_bad_rows_are_named_and_left_out(tmp_path: Path) -> None:
 
 
 def test_fixtures_pass_differ_or_are_unusable(tmp_path: Path) -> None:
-    """Exit status 0, 1 and 2; a difference is shown with the rules that led to it."""
+    """The exit status is 0, 1 or 2; a difference is shown with the rules that led to it."""
     fixture = (
         "name: unsure\nfacts: {confidence: 0.9, support: 0.1, model: m}\nexpect: {action: hold}\n"
     )
@@ -348,7 +348,7 @@ def test_fixtures_pass_differ_or_are_unusable(tmp_path: Path) -> None:
 
 
 def test_a_replay_shows_what_would_change(rows: Path) -> None:
-    """Both policies, the ways between them, and money; rows of plain text call no tools."""
+    """A replay prints both policies' actions, the changes between them, and costs."""
     done = run("replay", "--policies", "healthcare", "--before", "observe", "--rows", rows)
     assert done.exit_code == 0, done.output
     for part in (
@@ -361,25 +361,25 @@ def test_a_replay_shows_what_would_change(rows: Path) -> None:
     ):
         assert part in done.stdout
     assert "lack" not in done.stdout
-    told = run("replay", "--policies", "helpdesk", "--rows", rows).stdout
-    assert "the record lacks 'basis' and 'support'" in told, "a confidence alone tells neither"
+    output = run("replay", "--policies", "helpdesk", "--rows", rows).stdout
+    assert "the record lacks 'basis' and 'support'" in output, "a confidence alone tells neither"
     rule = "{name: team, when: {team: support}, then: hold}"
     policy = rows.with_name("team.yaml")
     policy.write_text(f"version: 1\nname: team\nrules: [{rule}]\ndefault: deliver\n")
-    told = run("replay", "--policies", policy, "--rows", rows).stdout
-    assert "between 0.0% and 100.0% of 2,400 replies delivered" in told
-    assert "2,400 replies lack 'team', which a rule looks at" in told
+    output = run("replay", "--policies", policy, "--rows", rows).stdout
+    assert "between 0.0% and 100.0% of 2,400 replies delivered" in output
+    assert "2,400 replies lack 'team', which a rule looks at" in output
 
 
 def test_a_replay_adds_the_papers_workflows(rows: Path) -> None:
-    """Our own figures, the paper's beside them."""
+    """The report has our own figures with the paper's beside them."""
     done = run("replay", "--policies", "observe", "--rows", rows, "--workflows")
     assert "paper, three models" in done.stdout
     assert "telehealth at example costs" in done.stdout
 
 
 def test_rows_with_recorded_facts_are_replayed_as_recorded(tmp_path: Path) -> None:
-    """Tool calls of a completion count, and so does all that stands under `facts`."""
+    """Tool calls of a completion count in a replay, and so does everything under `facts`."""
     call = {"function": {"name": "send_email", "arguments": "{}"}}
     message = {"role": "assistant", "content": None, "tool_calls": [call]}
     by_reply, by_facts, wrong = labelled(3, confidence=0.99, correct=1)
@@ -398,12 +398,12 @@ def test_rows_with_recorded_facts_are_replayed_as_recorded(tmp_path: Path) -> No
 
 
 def test_the_schema_is_printed_for_editors() -> None:
-    """One JSON document."""
+    """The schema is printed as one JSON document."""
     assert json.loads(run("check", "--schema").stdout)["title"] == "Pinocchio policy"
 
 
 def test_the_commands_stand_beside_the_others() -> None:
-    """`pinocchio --help` lists them and loads neither torch nor litellm."""
+    """`pinocchio --help` lists the commands and loads neither torch nor litellm."""
     code = (
         "import sys; sys.argv = ['pinocchio', '--help']\n"
         "import pinocchio.__main__ as m\n"
@@ -418,12 +418,12 @@ def test_the_commands_stand_beside_the_others() -> None:
 
 
 def test_a_refusal_stands_in_the_response(tmp_path: Path) -> None:
-    """A row of plain text is none; a message says it by its field."""
+    """A message is a refusal by its field, and a row of plain text is none."""
     rows = labelled(2, confidence=0.9)
     rows[1]["response"] = {"role": "assistant", "content": None, "refusal": "I cannot."}
     policy = tmp_path / "gate.yaml"
     rule = "{name: refusals, when: {refusal: true}, then: hold}"
     policy.write_text(f"version: 1\nname: gate\nrules: [{rule}]\ndefault: deliver\n")
-    told = run("replay", "--policies", policy, "--rows", write(tmp_path / "r.jsonl", rows)).stdout
-    assert "50.0% of 2 replies delivered" in told
-    assert "lack" not in told
+    output = run("replay", "--policies", policy, "--rows", write(tmp_path / "r.jsonl", rows)).stdout
+    assert "50.0% of 2 replies delivered" in output
+    assert "lack" not in output

@@ -1,4 +1,4 @@
-"""`pinocchio recalibrate --from-store`: verdicts mend the calibrator, or it says why not."""
+"""`pinocchio recalibrate --from-store`: verdicts correct the calibrator, or it says why not."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tests.running.databases import execute
 
 @pytest.fixture(scope="module")
 def labelled(tmp_path_factory: pytest.TempPathFactory) -> Traffic:
-    """2,000 replies in two weeks: the least sure held, of the others a tenth audited."""
+    """Store 2,000 replies of two weeks, the least sure held, a tenth of the others audited."""
     traffic = Traffic(tmp_path_factory.mktemp("month"), seed=3)
     traffic.pass_by(2_000, 14, audit_share=0.1, held=0.2)
     traffic.label()
@@ -59,8 +59,8 @@ def learn(traffic: Traffic, **options: object) -> Recalibration:
 
 
 def test_what_is_better_is_promoted_listed_and_taken_back(labelled: Traffic) -> None:
-    """200 audited verdicts halve the calibration error; a second run finds nothing better; one
-    command goes back.
+    """200 audited verdicts halve the calibration error, a
+    second run finds nothing better, and one command goes back.
     """
     truth = usual_truth(np.random.default_rng(0), 20_000)
     before = labelled.calibration_error(truth)
@@ -81,7 +81,7 @@ def test_what_is_better_is_promoted_listed_and_taken_back(labelled: Traffic) -> 
 
 
 def test_held_and_audited_replies_count_by_how_many_there_were(labelled: Traffic) -> None:
-    """The estimate over all replies is near the truth; held and delivered ones differ."""
+    """The estimate over all replies, weighted by how many were held, is near the truth."""
     findings = VerdictStore(labelled.url)
     labels = read_labels(findings.engine, 0.0, CALIBRATOR)
     findings.close()
@@ -96,7 +96,7 @@ def test_held_and_audited_replies_count_by_how_many_there_were(labelled: Traffic
 
 
 def test_a_new_recalibration_replaces_the_one_before(labelled: Traffic, tmp_path: Path) -> None:
-    """It is fitted on the calibrator's own scores, recorded or undone, never on top of another."""
+    """A new recalibration is fitted on the calibrator's own scores, recorded or undone."""
     plain = learn(labelled)
     later = Traffic(tmp_path, seed=3)
     RecalibrationVersions(later.current.parent).promote(
@@ -111,7 +111,7 @@ def test_a_new_recalibration_replaces_the_one_before(labelled: Traffic, tmp_path
 
 
 def test_what_former_recalibrations_corrected_is_learnt_from(tmp_path: Path) -> None:
-    """Also where the record lacks the calibrator's own scores, as it did before they were kept."""
+    """Scores that former recalibrations corrected count, also where the raw ones are missing."""
     traffic = Traffic(tmp_path, seed=3)
     versions = RecalibrationVersions(traffic.current.parent)
     for slope in (0.5, 0.8):
@@ -123,7 +123,7 @@ def test_what_former_recalibrations_corrected_is_learnt_from(tmp_path: Path) -> 
 
 
 def test_a_checkpoint_with_a_curve_of_its_own_finds_its_verdicts(tmp_path: Path) -> None:
-    """The shipped calibrator's version ends in `+platt@..`, which no deployment fitted."""
+    """The shipped calibrator's name has its own `+platt@..`, and its verdicts are found."""
     traffic = Traffic(tmp_path, seed=3, checkpoint="embedded")
     assert "+platt@" in traffic.calibrator
     traffic.pass_by(400, 7, audit_share=0.3)
@@ -138,7 +138,7 @@ def test_a_checkpoint_with_a_curve_of_its_own_finds_its_verdicts(tmp_path: Path)
 
 
 def test_nothing_better_is_not_promoted(tmp_path: Path) -> None:
-    """A calibrator that is right stays as it is; exit status 3."""
+    """For a calibrator that is right nothing is promoted, with exit status 3."""
     traffic = Traffic(tmp_path)
     traffic.pass_by(200, 7, audit_share=0.6, says=lambda truth: truth)
     traffic.label()
@@ -152,7 +152,7 @@ def test_nothing_better_is_not_promoted(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def heard(tmp_path_factory: pytest.TempPathFactory) -> Traffic:
-    """2,000 replies, of half of which the number knows a second opinion."""
+    """Store 2,000 replies, half of which have a number with a second opinion."""
     traffic = Traffic(tmp_path_factory.mktemp("heard"), seed=5)
     traffic.pass_by(2_000, 14, audit_share=0.3, heard=0.5)
     traffic.label()
@@ -160,23 +160,23 @@ def heard(tmp_path_factory: pytest.TempPathFactory) -> Traffic:
 
 
 def gap(found: Recalibration, says: Callable[[Floats], Floats]) -> float:
-    """How far from the truth what it makes of these numbers is, in the mean."""
+    """Return the mean distance from the truth of what it makes of these numbers."""
     truth = usual_truth(np.random.default_rng(0), 5_000)
-    told = np.array([found.apply(float(score)) for score in says(truth)])
-    return float(np.abs(told - truth).mean())
+    corrected = np.array([found.apply(float(score)) for score in says(truth)])
+    return float(np.abs(corrected - truth).mean())
 
 
 def test_numbers_alone_and_those_that_know_others_have_curves_of_their_own(
     heard: Traffic, tmp_path: Path
 ) -> None:
-    """Each is fitted on numbers of its name, and says so; on the other ones it would be wrong."""
+    """Numbers with and without opinions are fitted apart, and each curve says which it is for."""
     alone = load_named(written(heard, tmp_path / "alone.json"), recalibration_of)
     knowing = load_named(written(heard, tmp_path / "b.json", "--second-opinion"), recalibration_of)
     assert (alone.calibrator, knowing.calibrator) == (heard.calibrator, heard.opinion)
     assert (alone.of, knowing.of) == ("alone", "others")
     assert gap(alone, overconfident) < 0.05 < 0.1 < gap(alone, timid)
     assert gap(knowing, timid) < 0.05 < 0.1 < gap(knowing, overconfident)
-    assert alone.labels > 1.8 * knowing.labels  # of those that were heard, the number before
+    assert alone.labels > 1.8 * knowing.labels  # for replies with an opinion, the number before
 
 
 def written(traffic: Traffic, output: Path, *more: str) -> Path:
@@ -186,70 +186,70 @@ def written(traffic: Traffic, output: Path, *more: str) -> Path:
 
 
 def test_each_is_promoted_and_taken_back_by_itself(tmp_path: Path) -> None:
-    """The one for second opinions leaves the other as it is, and comes back as it was."""
-    heard = Traffic(tmp_path, seed=6)
-    heard.pass_by(1_000, 10, audit_share=0.4, heard=0.5)
-    heard.label()
-    knowing = heard.told("recalibrate", "--from-store", "--second-opinion")
-    assert (knowing["promoted"], knowing["calibrator"]) == (True, heard.opinion)
-    assert resolve_recalibrations(heard.current).alone is None
-    alone = heard.told("recalibrate", "--from-store")
-    assert (alone["promoted"], alone["calibrator"]) == (True, heard.calibrator)
-    counting = resolve_recalibrations(heard.current)
+    """The recalibration for opinions is promoted and taken back without changing the other."""
+    traffic = Traffic(tmp_path, seed=6)
+    traffic.pass_by(1_000, 10, audit_share=0.4, heard=0.5)
+    traffic.label()
+    knowing = traffic.told("recalibrate", "--from-store", "--second-opinion")
+    assert (knowing["promoted"], knowing["calibrator"]) == (True, traffic.opinion)
+    assert resolve_recalibrations(traffic.current).alone is None
+    alone = traffic.told("recalibrate", "--from-store")
+    assert (alone["promoted"], alone["calibrator"]) == (True, traffic.calibrator)
+    counting = resolve_recalibrations(traffic.current)
     assert [each.name for each in counting] == [alone["name"], knowing["name"]]
-    listed = heard.run("recalibrate", "--history").stdout
+    listed = traffic.run("recalibrate", "--history").stdout
     assert f"none -> {knowing['name']} of numbers with second opinions" in listed
     assert f"{knowing['name']} counts for numbers with second opinions" in listed
-    heard.pass_by(1_000, 10, audit_share=0.4, heard=0.5)
-    heard.label()
-    for more in ([], ["--second-opinion"]):  # of numbers that were corrected, what was before
-        again = heard.told("recalibrate", "--from-store", "--dry-run", *more)
+    traffic.pass_by(1_000, 10, audit_share=0.4, heard=0.5)
+    traffic.label()
+    for more in ([], ["--second-opinion"]):  # for corrected numbers, the ones before
+        again = traffic.told("recalibrate", "--from-store", "--dry-run", *more)
         assert again["unknown"] == 0
         assert not again["is_better"]
-    back = heard.told("recalibrate", "--rollback", "--second-opinion")
+    back = traffic.told("recalibrate", "--rollback", "--second-opinion")
     assert back == {"before": knowing["name"], "after": None}
-    assert [each.name for each in resolve_recalibrations(heard.current)] == [alone["name"]]
+    assert [each.name for each in resolve_recalibrations(traffic.current)] == [alone["name"]]
 
 
 def test_what_an_isotonic_curve_corrected_is_learnt_from_too(tmp_path: Path) -> None:
-    """It has no way back, so the record has what the calibrator itself said, of both numbers."""
-    heard = Traffic(tmp_path, seed=9)
-    versions = RecalibrationVersions(heard.current.parent)
-    for name in (heard.calibrator, heard.opinion):
+    """An isotonic curve cannot be undone, so the record has both of the raw numbers."""
+    traffic = Traffic(tmp_path, seed=9)
+    versions = RecalibrationVersions(traffic.current.parent)
+    for name in (traffic.calibrator, traffic.opinion):
         curve = Isotonic((0.1, 0.9), (0.5, 0.5))
         versions.promote(Recalibration("isotonic", curve, labels=99, calibrator=name), {})
-    heard.pass_by(800, 10, audit_share=0.4, heard=0.5)
-    heard.label()
+    traffic.pass_by(800, 10, audit_share=0.4, heard=0.5)
+    traffic.label()
     for more in ([], ["--second-opinion"]):
-        found = heard.told("recalibrate", "--from-store", "--dry-run", *more)
+        found = traffic.told("recalibrate", "--from-store", "--dry-run", *more)
         assert found["unknown"] == 0
         assert found["is_better"]
 
 
 def test_without_a_second_opinion_there_is_none_to_correct(labelled: Traffic) -> None:
-    """The sentence says where such numbers come from."""
+    """Without second opinions the error says where such numbers come from."""
     done = labelled.run("recalibrate", "--from-store", "--second-opinion", "--dry-run")
     assert done.returncode == 2
     assert "no verdict is on a number of fake:0.5 that knows a second opinion" in done.stderr
 
 
 def test_a_certificate_is_for_numbers_as_they_are_corrected_now(tmp_path: Path) -> None:
-    """Verdicts on numbers that are given no more make none."""
-    heard = Traffic(tmp_path, seed=7)
+    """Verdicts on numbers of an earlier correction make no certificate."""
+    traffic = Traffic(tmp_path, seed=7)
     for _ in range(2):
-        heard.pass_by(600, 7, audit_share=0.5, heard=0.5)
-        heard.label()
-        RecalibrationVersions(heard.current.parent).promote(
-            Recalibration("platt", Platt(2.0, 2.0), labels=99, calibrator=heard.opinion), {}
+        traffic.pass_by(600, 7, audit_share=0.5, heard=0.5)
+        traffic.label()
+        RecalibrationVersions(traffic.current.parent).promote(
+            Recalibration("platt", Platt(2.0, 2.0), labels=99, calibrator=traffic.opinion), {}
         )
     path = tmp_path / "c.json"
-    heard.run("certify", "--from-store", "--max-error", "0.3", "-o", str(path))
+    traffic.run("certify", "--from-store", "--max-error", "0.3", "-o", str(path))
     certificate = load_certificate(path)
     assert certificate is not None
-    corrected = resolve_recalibrations(heard.current).with_others
+    corrected = resolve_recalibrations(traffic.current).with_others
     assert corrected is not None
     named = {grant.calibrator for grant in certificate.grants}
-    assert named == {heard.calibrator, f"{heard.opinion}+{corrected.name}"}
+    assert named == {traffic.calibrator, f"{traffic.opinion}+{corrected.name}"}
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_a_certificate_is_for_numbers_as_they_are_corrected_now(tmp_path: Path) 
 def test_labels_that_do_not_allow_it_are_refused(
     audited: float, held: float, options: dict[str, object], sentence: str, tmp_path: Path
 ) -> None:
-    """The sentence says how many are missing, or that held replies say nothing about others."""
+    """The error says how many labels are missing, or that held replies say nothing about others."""
     traffic = Traffic(tmp_path)
     traffic.pass_by(400, 7, audit_share=audited, held=held)
     traffic.label()
@@ -273,7 +273,7 @@ def test_labels_that_do_not_allow_it_are_refused(
 
 
 def test_held_replies_alone_are_enough_where_that_is_said(tmp_path: Path) -> None:
-    """`--held-only` is a statement about what the recalibration is for."""
+    """With `--held-only` labels of held replies are enough, for a recalibration of those."""
     traffic = Traffic(tmp_path)
     traffic.pass_by(400, 7, held=0.9)
     traffic.label()
@@ -281,7 +281,7 @@ def test_held_replies_alone_are_enough_where_that_is_said(tmp_path: Path) -> Non
 
 
 def test_labels_of_one_kind_are_refused(tmp_path: Path) -> None:
-    """Where everything was right there is nothing to fit."""
+    """Labels that are all right are refused, as there is nothing to fit."""
     traffic = Traffic(tmp_path)
     traffic.pass_by(200, 7, audit_share=0.5, truth=lambda _, count: np.ones(count))
     traffic.label()
@@ -302,7 +302,7 @@ def test_labels_of_one_kind_are_refused(tmp_path: Path) -> None:
 def test_a_command_that_cannot_be_carried_out_says_why(
     arguments: list[str], sentence: str, tmp_path: Path
 ) -> None:
-    """One sentence and an exit status; nothing is written."""
+    """An impossible command gives one sentence and an exit status, and writes nothing."""
     done = Traffic(tmp_path).run(*arguments)
     assert done.returncode != 0
     assert sentence in done.stderr
@@ -311,7 +311,7 @@ def test_a_command_that_cannot_be_carried_out_says_why(
 
 
 def test_without_a_folder_of_versions_nothing_is_promoted(tmp_path: Path) -> None:
-    """The sentence has the line that proxy.yaml lacks."""
+    """Without a folder of versions the error has the line that proxy.yaml lacks."""
     traffic = Traffic(tmp_path)
     traffic.config.write_text(f'calibrator: {{checkpoint: "{CALIBRATOR}"}}\n')
     done = traffic.run("recalibrate", "--from-store")
@@ -320,18 +320,18 @@ def test_without_a_folder_of_versions_nothing_is_promoted(tmp_path: Path) -> Non
 
 
 def test_a_curve_by_domain_needs_somebody_who_says_the_domain(labelled: Traffic) -> None:
-    """Else it would be fitted on what clients said, for replies that never get it."""
+    """A curve by domain needs configured domains, or it would be for replies that never get it."""
     done = labelled.run("recalibrate", "--from-store", "--by", "domain", "--dry-run")
     assert done.returncode == 2
     assert "nothing says which domain a reply has" in done.stderr
 
 
 def test_labels_are_of_the_domain_that_would_pick_their_curve(labelled: Traffic) -> None:
-    """What a client said then counts for nothing, unless clients are trusted now."""
+    """A label's domain is the one that picks the curve, a client's only where it is trusted."""
     findings = VerdictStore(labelled.url)
     labels = read_labels(findings.engine, 0.0, CALIBRATOR)
     findings.close()
-    told = replace(
+    configured = replace(
         labels,
         replies=[
             replace(each, team="b" if at % 2 else None, facts=Facts(0.5, "m", domain="told"))
@@ -341,7 +341,7 @@ def test_labels_are_of_the_domain_that_would_pick_their_curve(labelled: Traffic)
 
     def domains(**more: object) -> list[str | None]:
         config = Config.model_validate({"teams": {"b": {"domain": "law"}}, **more})
-        found = told.in_domains(Domains(config, Router(config)))
+        found = configured.in_domains(Domains(config, Router(config)))
         return [each.domain for each in found.replies][:2]
 
     assert domains() == [None, "law"]
@@ -355,7 +355,7 @@ def test_labels_are_of_the_domain_that_would_pick_their_curve(labelled: Traffic)
 
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory: pytest.TempPathFactory) -> Traffic:
-    """2,000 replies about half of which a judge was asked, and of half the number knows others."""
+    """Store 2,000 replies, half of them judged, and half of those with an opinion."""
     traffic = Traffic(tmp_path_factory.mktemp("judged"), seed=7)
     traffic.pass_by(2_000, 14, audit_share=0.5, heard=0.5, judged=0.5)
     traffic.label()
@@ -363,7 +363,9 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Traffic:
 
 
 def test_verdicts_teach_what_a_judge_is_worth(judged: Traffic) -> None:
-    """Promoted beside the curves, told with the numbers that it gives, and taken back by itself."""
+    """The weights of a judge are promoted beside the curves,
+    reported with their numbers, and taken back alone.
+    """
     done = judged.told("recalibrate", "--from-store", "--signals")
     assert done["promoted"]
     assert done["calibrator"] == judged.calibrator
@@ -383,8 +385,8 @@ def test_verdicts_teach_what_a_judge_is_worth(judged: Traffic) -> None:
 
 @pytest.mark.slow  # a month of traffic of their own
 def test_numbers_that_a_judge_moved_teach_the_others_too(tmp_path: Path) -> None:
-    """A recalibration of numbers alone is fitted on what the calibrator said before the judge, and
-    weights on what it said itself, whatever was told then.
+    """A recalibration is fitted on the calibrator's numbers before
+    the judge, and weights on its raw ones, whatever was sent then.
     """
     traffic = Traffic(tmp_path, seed=8)
     traffic.pass_by(800, 10, audit_share=0.8, judged=0.5)
@@ -411,7 +413,7 @@ def test_numbers_that_a_judge_moved_teach_the_others_too(tmp_path: Path) -> None
 
 @pytest.mark.slow  # a month of traffic of their own
 def test_numbers_that_know_a_judge_are_certified_apart(tmp_path: Path) -> None:
-    """Each under its name; those of weights that count no more are left out."""
+    """Numbers with a judge are certified under their own name, without those of former weights."""
     traffic = Traffic(tmp_path, seed=9)
     traffic.pass_by(600, 5, audit_share=1.0, judged=0.5)
     traffic.label()
@@ -430,7 +432,7 @@ def test_numbers_that_know_a_judge_are_certified_apart(tmp_path: Path) -> None:
 
 
 def test_too_few_judged_replies_are_one_sentence(tmp_path: Path) -> None:
-    """What is missing, and nothing is promoted."""
+    """Too few judged replies give a sentence with what is missing, and nothing is promoted."""
     traffic = Traffic(tmp_path)
     traffic.pass_by(100, 2, audit_share=1.0, judged=0.2)
     traffic.label()

@@ -48,7 +48,7 @@ def proxy(upstream: FaultyUpstream, tmp_path: Path) -> Iterator[LiveProxy]:
 
 @pytest.fixture
 def ask(proxy: LiveProxy) -> Ask:
-    """Asks, and gives the request's id once it is recorded."""
+    """Ask, and return the request's id once it is recorded."""
 
     def ask(text: str, model: str = "ok", **fields: Any) -> str:
         id = proxy.ask(text, model, **fields).headers["x-pinocchio-request-id"]
@@ -65,8 +65,8 @@ def run(tmp_path: Path) -> Callable[..., Result]:
     def run(*arguments: object, answer: str = "") -> Result:
         app = {"reviews": serving, "replay": on_policies, "check": serving}
         cli = app.get(str(arguments[0]), on_records)
-        told = [*map(str, arguments), "--config", str(tmp_path / "proxy.yaml")]
-        return CliRunner().invoke(cli, told, input=answer)
+        words = [*map(str, arguments), "--config", str(tmp_path / "proxy.yaml")]
+        return CliRunner().invoke(cli, words, input=answer)
 
     return run
 
@@ -77,7 +77,7 @@ Run = Callable[..., Result]
 
 
 def test_a_decision_is_explained_rule_by_rule(ask: Ask, run: Run) -> None:
-    """What was decided then, what each rule says today, and whether that is the same."""
+    """`explain` says what was decided, what each rule says now, and whether that is the same."""
     id = ask("p=0.2 support=0.4 basis=context act=data task=unfamiliar")
     done = run("explain", id)
     assert done.exit_code == 0, done.output
@@ -96,7 +96,7 @@ def test_a_decision_is_explained_rule_by_rule(ask: Ask, run: Run) -> None:
 
 
 def test_a_changed_policy_is_told_apart(ask: Ask, run: Run, tmp_path: Path) -> None:
-    """The record and today's policy need not agree; another policy can be asked too."""
+    """Where policy and record differ `explain` says so; another policy can be named."""
     id = ask("p=0.2")
     (tmp_path / "desk.yaml").write_text(DESK.replace("0.3", "0.1"))
     done = run("explain", id)
@@ -110,7 +110,7 @@ def test_a_changed_policy_is_told_apart(ask: Ask, run: Run, tmp_path: Path) -> N
 
 
 def test_facts_that_the_record_lacks_are_named(ask: Ask, run: Run, tmp_path: Path) -> None:
-    """The arguments of tool calls are text and not recorded; a rule that looks at them may err."""
+    """A rule on tool arguments, which are not recorded, is marked as uncertain."""
     id = ask("p=0.9", "tools", tools=[{"type": "function", "function": {"name": "pay"}}])
     rule = "{name: pay, when: {tools: [{name: pay, arguments: {amount: {above: 9}}}]}, then: hold}"
     text = f"version: 1\nname: desk\nrules: [{rule}]\ndefault: deliver\n"
@@ -118,8 +118,8 @@ def test_facts_that_the_record_lacks_are_named(ask: Ask, run: Run, tmp_path: Pat
     done = run("explain", id)
     assert "the record lacks what a rule looks at: arguments" in done.stdout
     assert "yes  pay: hold" in done.stdout, "what nobody can read is not waved through"
-    told, last = done.stdout.splitlines()[-2:]
-    assert told == "what it would be depends on that: hold by rule 'pay' or deliver by default"
+    warning, last = done.stdout.splitlines()[-2:]
+    assert warning == "what it would be depends on that: hold by rule 'pay' or deliver by default"
     assert last == "whether the decision is the same cannot be told"
     found = json.loads(run("explain", id, "--json").stdout)
     assert (found["now"], found["is_same"], found["lacks"]) == (None, None, ["arguments"])
@@ -128,7 +128,9 @@ def test_facts_that_the_record_lacks_are_named(ask: Ask, run: Run, tmp_path: Pat
 def test_what_the_same_version_decided_stands_without_its_facts(
     upstream: FaultyUpstream, run: Run, tmp_path: Path
 ) -> None:
-    """A rule on arguments, which are not recorded, is not tried again: it would match anything."""
+    """A rule on unrecorded arguments is not tried again for
+    the version that decided, as it would match anything.
+    """
     rule = "{name: pay, when: {tools: [{name: pay, arguments: {amount: {above: 9}}}]}, then: hold}"
     text = f"version: 1\nname: desk\nrules: [{rule}]\ndefault: deliver\n"
     (tmp_path / "desk.yaml").write_text(text)
@@ -153,7 +155,7 @@ def test_what_the_same_version_decided_stands_without_its_facts(
 def test_a_held_call_is_explained_by_its_arguments(
     upstream: FaultyUpstream, run: Run, tmp_path: Path
 ) -> None:
-    """As long as the held reply is stored, its arguments are known: rules are tried on them."""
+    """While a held reply is stored, rules are tried on its arguments."""
     rules = """
   - {name: small, when: {tools: [{name: get_weather, arguments: {city: Rome}}]}, then: deliver}
   - {name: far, when: {tools: [{name: "get_*", arguments: {city: "p=*"}}]}, then: hold}
@@ -169,12 +171,12 @@ def test_a_held_call_is_explained_by_its_arguments(
         proxy.recorded(id, "facts")
     finally:
         proxy.stop()
-    shown = run("explain", id).stdout
-    assert "    no  small: no tool call matches" in shown
-    assert "   yes  far: hold; get_weather matches get_*, city" in shown
-    assert "the same decision" in shown
-    assert "the record lacks" not in shown
-    assert "not tried again" not in shown
+    output = run("explain", id).stdout
+    assert "    no  small: no tool call matches" in output
+    assert "   yes  far: hold; get_weather matches get_*, city" in output
+    assert "the same decision" in output
+    assert "the record lacks" not in output
+    assert "not tried again" not in output
     found = json.loads(run("explain", id, "--json").stdout)
     assert (found["is_same"], found["lacks"]) == (True, [])
     with closing(sqlite3.connect(tmp_path / "held.db")) as store_file, store_file:
@@ -183,14 +185,14 @@ def test_a_held_call_is_explained_by_its_arguments(
 
 
 def test_a_policy_of_another_name_is_named(ask: Ask, run: Run, tmp_path: Path) -> None:
-    """`serve --policy` is unknown to other commands: they say which policy they miss."""
+    """Other commands do not know a policy of `serve --policy`, and say which one they miss."""
     id = ask("p=0.2")
     assert "is not in this configuration" not in run("explain", id).stdout
     (tmp_path / "desk.yaml").write_text(DESK.replace("name: desk", "name: other"))
     assert "policy desk is not in this configuration (it may have" in run("explain", id).stdout
-    told = run("replay", "--policies", tmp_path / "desk.yaml", "--since", "1h")
-    assert "policy desk, which is not in this configuration (it may" in told.stderr
-    assert "decided on 1 of 1 reply, not other; to compare with it, add --before" in told.stderr
+    done = run("replay", "--policies", tmp_path / "desk.yaml", "--since", "1h")
+    assert "policy desk, which is not in this configuration (it may" in done.stderr
+    assert "decided on 1 of 1 reply, not other; to compare with it, add --before" in done.stderr
     beside = ("--before", tmp_path / "desk.yaml", "--since", "1h")
     assert "decided on" not in run("replay", "--policies", "observe", *beside).stderr
     (tmp_path / "desk.yaml").write_text(DESK)
@@ -200,7 +202,7 @@ def test_a_policy_of_another_name_is_named(ask: Ask, run: Run, tmp_path: Path) -
 
 
 def test_several_choices_are_explained(ask: Ask, run: Run) -> None:
-    """Each choice has its own way through the rules; the strictest decision counts."""
+    """Each choice is explained with its own rules, and the strictest decision counts."""
     id = ask("p=0.2|p=0.9", n=2)
     done = run("explain", id)
     assert "now choice 0,  desk/unsure@" in done.stdout
@@ -219,7 +221,7 @@ def test_several_choices_are_explained(ask: Ask, run: Run) -> None:
 def test_an_escalation_is_explained_by_the_reply_that_led_to_it(
     upstream: FaultyUpstream, tmp_path: Path, run: Run, then: str, ending: str
 ) -> None:
-    """How it ended depends on another reply; that it was escalated is the same decision."""
+    """An escalation counts as the same decision, although its end depends on another reply."""
     (tmp_path / "desk.yaml").write_text(DESK.replace("then: clarify", f"then: {then}"))
     config = f"policies: desk.yaml\nstore: sqlite:///{tmp_path}/held.db\n"
     (tmp_path / "proxy.yaml").write_text(config + "calibrator: {checkpoint: 'fake:0.5'}\n")
@@ -227,16 +229,16 @@ def test_an_escalation_is_explained_by_the_reply_that_led_to_it(
     id = proxy.ask("p=0.2").headers["x-pinocchio-request-id"]
     proxy.recorded(id, "facts")
     proxy.stop()
-    shown = run("explain", id).stdout
-    assert ending in shown
-    assert "now  desk/unsure@" in shown
-    assert shown.splitlines()[-1] == "the same decision"
+    output = run("explain", id).stdout
+    assert ending in output
+    assert "now  desk/unsure@" in output
+    assert output.splitlines()[-1] == "the same decision"
 
 
 def test_a_withdrawn_certificate_is_not_relied_on(
     ask: Ask, run: Run, tmp_path: Path, proxy: LiveProxy
 ) -> None:
-    """Explained as the proxy would decide: without the grants that were withdrawn."""
+    """`explain` decides as the proxy would now, without withdrawn grants."""
     id = ask("p=0.95")
     rule = "{name: sure, when: {confidence: {max_error: 0.1}}, then: deliver}"
     gate = f"version: 1\nname: gate\ncertificate: c.json\nrules: [{rule}]\ndefault: block\n"
@@ -248,12 +250,12 @@ def test_a_withdrawn_certificate_is_not_relied_on(
     findings = VerdictStore(f"sqlite:///{proxy.store_path}")
     findings.withdraw(Withdrawal(grant.digest, "gate", "all replies", "scores_drifted", 0.0))
     findings.close()
-    shown = run("explain", id, "--policy", tmp_path / "gate.yaml").stdout
-    assert "no certificate speaks about this reply" in shown
+    output = run("explain", id, "--policy", tmp_path / "gate.yaml").stdout
+    assert "no certificate speaks about this reply" in output
 
 
 def test_what_was_not_decided_on_says_why(ask: Ask, run: Run, proxy: LiveProxy) -> None:
-    """Errors of upstream have a record and no facts."""
+    """An error of upstream's has a record without facts, and `explain` says so."""
     id = ask("p=0.2", "status-429")
     done = run("explain", id)
     assert done.stdout.splitlines()[-1] == "no policy decided on it: upstream_status"
@@ -280,7 +282,7 @@ def test_what_was_not_decided_on_says_why(ask: Ask, run: Run, proxy: LiveProxy) 
 def test_mistakes_are_one_sentence(
     proxy: LiveProxy, run: Run, arguments: list[str], status: int, problem: str
 ) -> None:
-    """With the exit status of its kind."""
+    """Mistakes give one sentence and the exit status of their kind."""
     done = run(*arguments)
     assert (done.exit_code, problem in done.stderr) == (status, True), done.output
     assert "Traceback" not in done.stderr
@@ -289,7 +291,7 @@ def test_mistakes_are_one_sentence(
 def test_verdicts_of_a_file_count_as_those_of_the_command(
     proxy: LiveProxy, ask: Ask, run: Run, tmp_path: Path
 ) -> None:
-    """Whoever labelled elsewhere gives them at once; a broken line stores none."""
+    """All verdicts of a file are stored at once, and none if a line is broken."""
     ids = [ask("p=0.9"), ask("p=0.2")]
     file = tmp_path / "graded.jsonl"
     lines = [{"request_id": id, "correct": n == 0} for n, id in enumerate(ids)]
@@ -304,29 +306,29 @@ def test_verdicts_of_a_file_count_as_those_of_the_command(
     assert f"{file}:3: there is no record of req_no" in done.stderr
     assert done.exit_code == 1
     findings = VerdictStore(f"sqlite:///{proxy.store_path}")
-    given = all_verdicts(findings.engine)
+    stored = all_verdicts(findings.engine)
     findings.close()
-    assert given == [(ids[0], "ann", True), (ids[1], "ann", False)]
+    assert stored == [(ids[0], "ann", True), (ids[1], "ann", False)]
 
 
 def test_a_verdict_is_a_reviewers_and_says_what_it_replaces(
     proxy: LiveProxy, ask: Ask, run: Run
 ) -> None:
-    """By default it is the machine's user's; another reviewer's is kept beside it."""
+    """A verdict is the machine user's by default, and stands beside another reviewer's."""
     id = ask("p=0.9")
-    said = [
+    outputs = [
         run("label", id, *arguments).stdout
         for arguments in (["wrong"], ["correct"], ["wrong", "--as", "ann"])
     ]
-    assert said == [
+    assert outputs == [
         f"{id} is wrong, says {user()}\n",
         f"{id} is correct, says {user()}, who said wrong before\n",
         f"{id} is wrong, says ann\n",
     ]
     findings = VerdictStore(f"sqlite:///{proxy.store_path}")
-    given = all_verdicts(findings.engine)
+    stored = all_verdicts(findings.engine)
     findings.close()
-    assert given == [(id, user(), True), (id, "ann", False)]
+    assert stored == [(id, user(), True), (id, "ann", False)]
 
 
 @pytest.mark.parametrize(
@@ -341,7 +343,7 @@ def test_a_verdict_is_a_reviewers_and_says_what_it_replaces(
     ],
 )
 def test_without_a_record_nothing_is_made(run: Run, tmp_path: Path, arguments: list[str]) -> None:
-    """A store that is not there is told, not created: the folder may be the wrong one."""
+    """A missing store is reported and not created, as the folder may be the wrong one."""
     (tmp_path / "proxy.yaml").write_text(f"store: sqlite:///{tmp_path}/none.db\n")
     done = run(*arguments)
     assert (done.exit_code, done.stdout) == (8, "")
@@ -355,7 +357,7 @@ def test_without_a_record_nothing_is_made(run: Run, tmp_path: Path, arguments: l
 def test_a_record_is_replayed_beside_the_configured_policy(
     ask: Ask, run: Run, tmp_path: Path
 ) -> None:
-    """What would change, and what verdicts say about the delivered replies."""
+    """A replay shows what would change, and what verdicts say about the delivered replies."""
     ids = [ask(f"p=0.{tenths}") for tenths in range(1, 10)]
     ask("?", "status-500")
     for id, label in ((ids[8], "correct"), (ids[4], "wrong"), (ids[0], "wrong")):
@@ -377,8 +379,8 @@ def test_a_record_is_replayed_beside_the_configured_policy(
 def test_a_teams_policy_is_replayed_on_its_own_traffic(
     upstream: FaultyUpstream, run: Run, tmp_path: Path
 ) -> None:
-    """By default what a policy of this name decided on, with --team what a team asked; each is
-    compared with the policy that it had, and what is left out is told.
+    """By default a replay uses the requests that this policy decided on, with `--team` that
+    team's. Each is compared with the policy that it had, and what is left out is reported.
     """
     (tmp_path / "desk.yaml").write_text(DESK)
     more: dict[str, Any] = {"keys": "required", "teams": {"support": {"policy": "helpdesk"}}}
@@ -407,8 +409,8 @@ def test_a_teams_policy_is_replayed_on_its_own_traffic(
         proxy.stop()
     own = run("replay", "--policies", "helpdesk", "--since", "1h")
     assert "0 of 1 reply" in own.stdout, own.output
-    told = "2 requests that other policies than helpdesk decided on: left out; see --all"
-    assert told in own.stderr
+    notice = "2 requests that other policies than helpdesk decided on: left out; see --all"
+    assert notice in own.stderr
     teams = run("replay", "--policies", "observe", "--since", "1h", "--team", "support")
     assert "of 1 reply" in teams.stdout, teams.output
     assert "helpdesk@" in teams.stdout
@@ -422,7 +424,7 @@ def test_a_teams_policy_is_replayed_on_its_own_traffic(
 def test_a_replay_of_older_records_says_what_they_lack(
     ask: Ask, run: Run, proxy: LiveProxy
 ) -> None:
-    """Rows without facts count with what they have."""
+    """Records of older versions count with the facts that they have."""
     ask("p=0.9")
     with closing(sqlite3.connect(proxy.store_path)) as connection, connection:
         connection.execute("UPDATE exchanges SET facts = NULL")
@@ -444,7 +446,7 @@ default: deliver
 def test_a_replay_takes_no_missing_argument_for_a_match(
     upstream: FaultyUpstream, run: Run, tmp_path: Path
 ) -> None:
-    """The same version's decisions stand; what another one would say of a call is a range."""
+    """A decision of the same version stays; what another one would say of a call is a range."""
     (tmp_path / "gate.yaml").write_text(GATE)
     store = f"store: sqlite:///{tmp_path}/held.db\ncalibrator: {{checkpoint: 'fake:0.5'}}\n"
     (tmp_path / "proxy.yaml").write_text(f"policies: gate.yaml\n{store}")
@@ -475,14 +477,14 @@ def test_a_replay_takes_no_missing_argument_for_a_match(
 
 
 def test_a_rule_is_promoted_after_its_counts_were_shown(ask: Ask, run: Run, tmp_path: Path) -> None:
-    """Agreement with what was done, verdicts, then one word in the file."""
+    """`promote` shows agreement and verdicts, and then changes one word in the file."""
     ids = [ask(text) for text in ("p=0.2", "p=0.5", "p=0.55", "p=0.9")]
     run("label", ids[1], "wrong")
     path = tmp_path / "desk.yaml"
-    shown = run("promote", path, "--rule", "strict", answer="n\n")
-    assert shown.exit_code == 1, "the answer was no"
-    assert "was not changed" in shown.stderr
-    head, first, *_ = shown.stdout.splitlines()
+    output = run("promote", path, "--rule", "strict", answer="n\n")
+    assert output.exit_code == 1, "the answer was no"
+    assert "was not changed" in output.stderr
+    head, first, *_ = output.stdout.splitlines()
     assert first == "  once live, rule 'strict' would block 3 of 4 (75.0%)"
     assert head == "4 replies decided by this version of policy desk, last 30d"
     for line in (
@@ -492,7 +494,7 @@ def test_a_rule_is_promoted_after_its_counts_were_shown(ask: Ask, run: Run, tmp_
         "of those that differ, 1 has a verdict and 1 was wrong",
         "promote strict?",
     ):
-        assert line in shown.stdout, shown.stdout
+        assert line in output.stdout, output.stdout
     assert path.read_text() == DESK, "the answer was no"
     run("promote", path, "--rule", "strict", "--dry-run")
     assert path.read_text() == DESK
@@ -506,15 +508,15 @@ def test_a_rule_is_promoted_after_its_counts_were_shown(ask: Ask, run: Run, tmp_
 def test_a_policy_is_promoted_and_says_what_it_did_not_do(
     upstream: FaultyUpstream, tmp_path: Path, run: Run
 ) -> None:
-    """In shadow everything was delivered; enforced, a missing score is held from now on."""
+    """Promoting a shadow policy reports that missing scores, which were delivered, will be held."""
     text = DESK.replace("name: desk\n", "name: desk\nmode: shadow\n")
     (tmp_path / "desk.yaml").write_text(text)
     (tmp_path / "proxy.yaml").write_text(
         f"store: sqlite:///{tmp_path}/held.db\ncalibrator: {{checkpoint: 'fake:0.5'}}\n"
     )
     proxy = LiveProxy(upstream.base_url, tmp_path, policy=tmp_path / "desk.yaml")
-    told = [proxy.ask(f"p={c}").headers["x-pinocchio-request-id"] for c in (0.2, 0.9, 0.95)]
-    until(lambda: proxy.recorded(told[-1], "facts"))
+    ids = [proxy.ask(f"p={c}").headers["x-pinocchio-request-id"] for c in (0.2, 0.9, 0.95)]
+    until(lambda: proxy.recorded(ids[-1], "facts"))
     proxy.stop()
     done = run("promote", tmp_path / "desk.yaml", "--yes")
     for line in (
@@ -529,20 +531,20 @@ def test_a_policy_is_promoted_and_says_what_it_did_not_do(
 
 
 def test_without_traffic_nothing_speaks_for_a_promotion(ask: Ask, run: Run, tmp_path: Path) -> None:
-    """`0 of 0 agree` would read as no objection."""
+    """Without traffic a dry run says so, since `0 of 0 agree` would read as no objection."""
     ask("p=0.9")
     (tmp_path / "new.yaml").write_text(DESK.replace("name: desk\n", "name: new\nmode: shadow\n"))
-    told = run("promote", tmp_path / "new.yaml", "--dry-run").stdout
-    assert "0 replies decided by this version of policy new" in told
-    assert "nothing shows yet what it would do" in told
-    assert "agree with what was done" not in told
+    output = run("promote", tmp_path / "new.yaml", "--dry-run").stdout
+    assert "0 replies decided by this version of policy new" in output
+    assert "nothing shows yet what it would do" in output
+    assert "agree with what was done" not in output
 
 
 # --- warnings -----------------------------------------------------------------------------------
 
 
 def test_check_prints_warnings_and_passes(run: Run, tmp_path: Path) -> None:
-    """A rule that another one shadows is named with it, by file and line; the status stays 0."""
+    """`check` names a rule that another one shadows, by file and line, and its status stays 0."""
     rules = "[{name: a, when: {n: 1}, then: hold},\n  {name: b, when: {n: 1}, then: block}]"
     text = f"version: 1\nname: desk\nrules: {rules}\ndefault: deliver\n"
     (tmp_path / "desk.yaml").write_text(text)
@@ -555,7 +557,7 @@ def test_check_prints_warnings_and_passes(run: Run, tmp_path: Path) -> None:
 
 
 def test_policies_of_one_name_are_warned_of(run: Run, tmp_path: Path) -> None:
-    """Who names one of two policies would get the first, perhaps one in shadow."""
+    """Two policies of one name give a warning, since naming it gets the first one."""
     (tmp_path / "desk.yaml").write_text(DESK.replace("name: desk\n", "name: helpdesk\n"))
     config = (
         "upstreams: {demo: {demo: true}}\nmodels: [{match: '*', upstream: demo}]\nkeys: required\n"
@@ -566,14 +568,14 @@ def test_policies_of_one_name_are_warned_of(run: Run, tmp_path: Path) -> None:
         (tmp_path / "proxy.yaml").write_text(f"{config}teams: {{a: {{policy: {policy}}}}}\n")
         done = run("check")
         assert done.exit_code == 0, done.output
-        told = "warning: 2 policies are called 'helpdesk': x-pinocchio-policy and `explain` take"
-        assert (told in done.stdout) is is_told
+        warning = "warning: 2 policies are called 'helpdesk': x-pinocchio-policy and `explain` take"
+        assert (warning in done.stdout) is is_told
     with ProxyProcess(tmp_path, (tmp_path / "proxy.yaml").read_text()) as server:
         until(lambda: server.lines("policies_share_a_name"))
 
 
 def test_serve_logs_the_warnings_once_it_is_ready(run: Run, tmp_path: Path) -> None:
-    """Whoever never runs `check` reads them in the log."""
+    """`serve` logs the warnings of `check` once it is ready."""
     rules = "[{name: a, when: {n: 1}, then: hold},\n  {name: b, when: {n: 1}, then: block}]"
     text = f"version: 1\nname: desk\nrules: {rules}\ndefault: deliver\n"
     (tmp_path / "desk.yaml").write_text(text)

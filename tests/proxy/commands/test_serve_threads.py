@@ -9,7 +9,7 @@ import sys
 import pytest
 
 THREADS = "OPENBLAS_NUM_THREADS"
-# what would serve imports numpy and counts, as the calibrator does when it is loaded
+# The program that would serve imports numpy and counts, as loading a calibrator does.
 COUNTS = """\
 import sys
 import proxy.startup.startup
@@ -29,11 +29,15 @@ command.main()
 
 @pytest.mark.parametrize("own", [None, "2"])
 def test_numpy_takes_one_thread_unless_told_otherwise(own: str | None) -> None:
-    """A score waits for no second core; the environment's own number holds where there is one."""
+    """A process that serves uses one thread, unless the environment has a number."""
     kept = {k: v for k, v in os.environ.items() if k not in (THREADS, "OMP_NUM_THREADS")}
-    given = {} if own is None else {THREADS: own}
+    environment = {} if own is None else {THREADS: own}
     printed = subprocess.run(
-        [sys.executable, "-c", COUNTS], env=kept | given, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", COUNTS],
+        env=kept | environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     wanted = min(int(own or 1), os.cpu_count() or 1)
     assert f"threads {wanted}\n" in printed.stdout, printed.stderr

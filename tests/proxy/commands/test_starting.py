@@ -1,4 +1,4 @@
-"""Before the first start: a configuration to begin with, and the tables of the store."""
+"""Before the first start: an initial configuration, and the tables of the store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.running.live_proxy import run_cli
 
 
 def test_init_writes_the_defaults_and_nothing_over_them(tmp_path: Path) -> None:
-    """What it writes is valid and means what no file means; a second time it writes nothing."""
+    """`init` writes a valid file with the defaults, and does not overwrite it."""
     done = run_cli("init", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "pinocchio serve " in done.stdout
@@ -28,7 +28,7 @@ def test_init_writes_the_defaults_and_nothing_over_them(tmp_path: Path) -> None:
 
 
 def test_init_names_the_file_that_was_asked_for(tmp_path: Path) -> None:
-    """The commands that it tells can be pasted; what cannot be written is one sentence."""
+    """The printed commands name the chosen file; what cannot be written gives a sentence."""
     done = run_cli("init", "gate.yaml", cwd=tmp_path)
     command = next(line for line in done.stdout.splitlines() if "check" in line).partition("#")[0]
     assert run_cli(*command.split()[1:], cwd=tmp_path).returncode == 0
@@ -38,13 +38,13 @@ def test_init_names_the_file_that_was_asked_for(tmp_path: Path) -> None:
 
 
 def test_init_prints_or_copies_a_pack(tmp_path: Path) -> None:
-    """A pack to change, word for word as it ships, in a file that a configuration can name; an
-    unknown name is one sentence.
+    """`init --policy` prints or copies a pack word for word, in a file
+    that a configuration can name; an unknown name gives a sentence.
     """
-    shown = run_cli("init", "-", "--policy", "agent-tools", cwd=tmp_path).stdout
-    assert parse_policy(shown, "x.yaml").name == load_policy("agent-tools").name
+    output = run_cli("init", "-", "--policy", "agent-tools", cwd=tmp_path).stdout
+    assert parse_policy(output, "x.yaml").name == load_policy("agent-tools").name
     copied = run_cli("init", "--policy", "agent-tools", cwd=tmp_path)
-    assert (tmp_path / "agent-tools.yaml").read_text() == shown
+    assert (tmp_path / "agent-tools.yaml").read_text() == output
     assert "policies: agent-tools.yaml" in copied.stdout
     assert run_cli("init", "--policy", "agent-tools", cwd=tmp_path).returncode == 2
     refused = run_cli("init", "--policy", "helpdsk", cwd=tmp_path)
@@ -53,7 +53,7 @@ def test_init_prints_or_copies_a_pack(tmp_path: Path) -> None:
 
 
 def test_migrate_makes_the_tables_and_may_run_again(tmp_path: Path, store_url: str) -> None:
-    """On both databases; a password is not printed."""
+    """`migrate` makes the tables on both databases, can run again, and prints no password."""
     (tmp_path / "proxy.yaml").write_text(f"store: {store_url}\n")
     for _ in range(2):
         done = run_cli("migrate", cwd=tmp_path)
@@ -65,7 +65,7 @@ def test_migrate_makes_the_tables_and_may_run_again(tmp_path: Path, store_url: s
 
 
 def test_migrate_leaves_a_newer_store_alone(tmp_path: Path) -> None:
-    """Status 8 and what to do; `tests/proxy/store/test_schema.py` has older ones."""
+    """A newer store gives status 8 and what to do."""
     (tmp_path / "proxy.yaml").write_text("store: sqlite:///held.db\n")
     assert run_cli("migrate", cwd=tmp_path).returncode == 0
     with closing(sqlite3.connect(tmp_path / "held.db")) as connection, connection:
@@ -76,7 +76,7 @@ def test_migrate_leaves_a_newer_store_alone(tmp_path: Path) -> None:
 
 
 def test_migrate_says_where_there_is_no_store(tmp_path: Path) -> None:
-    """Neither a folder nor a server: status 8 and the place."""
+    """Without a folder or a server `migrate` gives status 8 and the place."""
     (tmp_path / "proxy.yaml").write_text("store: sqlite:////nowhere/held.db\n")
     done = run_cli("migrate", cwd=tmp_path)
     assert done.returncode == 8

@@ -1,4 +1,4 @@
-"""With next to no rows, every command says something a user understands, or nothing."""
+"""With almost no rows, every command prints something that a user understands, or nothing."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ COMMANDS = (
 
 
 def raw(number: int, correct: int) -> dict[str, Any]:
-    told = {"id": str(number), "question": f"q{number}", "response": "r"}
-    return told | {"correct": correct, "confidence": 0.5 + number / 100}
+    members = {"id": str(number), "question": f"q{number}", "response": "r"}
+    return members | {"correct": correct, "confidence": 0.5 + number / 100}
 
 
 ROWS = {
@@ -43,7 +43,7 @@ ROWS = {
 
 @pytest.fixture(scope="module")
 def cli() -> typer.Typer:
-    """All commands."""
+    """Return the program with all its commands."""
     return _commands(only=None)
 
 
@@ -56,11 +56,11 @@ def test_a_librarys_words_never_reach_the_user(
     command: tuple[str, ...],
     rows: str,
 ) -> None:
-    """No traceback, no warning of numpy's, and no figure that is no number."""
+    """No output has a traceback, a warning of numpy's, or a figure that is no number."""
     monkeypatch.setenv("PINOCCHIO_CACHE", str(tmp_path / "cache"))
     places = {"rows": write(tmp_path / "rows.jsonl", ROWS[rows]), "out": tmp_path / "out"}
     result = CliRunner().invoke(cli, [word.format(**places) for word in command])
-    told = result.stdout + result.stderr
-    assert result.exit_code in (0, 1, 2, 3), told
+    output = result.stdout + result.stderr
+    assert result.exit_code in (0, 1, 2, 3), output
     for word in ("Traceback", "Warning", "site-packages", " nan", "No such"):
-        assert word not in told
+        assert word not in output

@@ -1,4 +1,4 @@
-"""`pinocchio top` before a running proxy: one picture, and a terminal of its own."""
+"""`pinocchio top` on a running proxy: printed once, and in a terminal of its own."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def top(url: str, token: str = TOKEN, every: float = 0.2) -> Result:
 
 @contextmanager
 def asking_on(proxy: LiveProxy) -> Iterator[None]:
-    """Keep a client asking during the block."""
+    """Keep a client asking within this context."""
     is_over = threading.Event()
 
     def ask() -> None:
@@ -49,7 +49,7 @@ def asking_on(proxy: LiveProxy) -> Iterator[None]:
 
 
 def row(picture: str, *begins: str) -> list[str]:
-    """Return the cells from the first line that has these cells one after the other."""
+    """Return the cells of the first line that has these cells in sequence."""
     for line in picture.splitlines():
         if found := re.search(r"\s{2,}".join(map(re.escape, begins)), line):
             return re.split(r"\s{2,}", line[found.start() :].strip())
@@ -57,7 +57,7 @@ def row(picture: str, *begins: str) -> list[str]:
 
 
 def test_one_picture_has_all_of_it(start_proxy: StartProxy) -> None:
-    """Requests, times, confidences, decisions, holds and errors, as they are."""
+    """One picture has requests, times, confidences, decisions, holds and errors."""
     proxy = start_proxy(policy=HOLD.replace("desk", "seen"), **DESK)
     proxy.ask("p=0.2 first\x1b[2J\nof them")
     proxy.ask("p=0.9")
@@ -81,7 +81,7 @@ def test_one_picture_has_all_of_it(start_proxy: StartProxy) -> None:
 
 
 def test_without_a_terminal_it_ends_by_itself(start_proxy: StartProxy) -> None:
-    """In a pipe there is one picture, as with --once."""
+    """In a pipe one picture is printed, as with `--once`."""
     proxy = start_proxy(policy=HOLD.replace("desk", "seen"), **DESK)
     arguments = ["top", "--every", "0.1", "--url", desk_url(proxy)]
     done = run_cli(*arguments, PINOCCHIO_ADMIN_TOKEN=TOKEN, COLUMNS="140")
@@ -90,7 +90,7 @@ def test_without_a_terminal_it_ends_by_itself(start_proxy: StartProxy) -> None:
 
 
 def test_a_desk_that_gives_nothing_is_told(start_proxy: StartProxy) -> None:
-    """Nobody there; a wrong token; a reviewer's key; another server."""
+    """No server, a wrong token, a reviewer's key and another server each give their own error."""
     proxy = start_proxy(policy=HOLD.replace("desk", "told"), **DESK)
     nobody = top(f"http://127.0.0.1:{free_port()}")
     assert nobody.exit_code == 1
@@ -107,7 +107,7 @@ def test_a_desk_that_gives_nothing_is_told(start_proxy: StartProxy) -> None:
 def test_a_configuration_without_a_desk_has_nothing_to_watch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It says what is in the way."""
+    """A configuration without a desk gives an error that says why there is nothing to watch."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "proxy.yaml").write_text("admin: false\n")
     done = CliRunner().invoke(cli, ["top", "--once"])
@@ -126,7 +126,7 @@ def sight(at: float, **counts: float) -> DeskSnapshot:
 
 
 def test_changes_are_what_came_since() -> None:
-    """A counter that is lower than before began anew: all of it is news."""
+    """A counter that is lower than before has restarted, so all of it is new."""
     change = Change(sight(1, chat=5, models=7), sight(3, chat=9, models=2, embeddings=1))
     assert change.by("requests", "surface") == {("chat",): 4, ("models",): 2, ("embeddings",): 1}
     assert change.by("requests") == {(): 7}
@@ -134,7 +134,7 @@ def test_changes_are_what_came_since() -> None:
 
 
 def test_quantiles_lie_inside_their_bucket() -> None:
-    """As Prometheus reads them: even inside a bucket, the last bound where there is none."""
+    """Quantiles are interpolated inside a bucket as Prometheus does, or are the last bound."""
     change = Change(sight(1), sight(3))
     assert change.buckets("times") == [(1.0, 4), (2.0, 2), (float("inf"), 2)]
     assert change.quantile("times", 0.25) == 0.5
@@ -145,7 +145,7 @@ def test_quantiles_lie_inside_their_bucket() -> None:
 
 
 class Terminal:
-    """`pinocchio top` with a terminal; `seen` is what it wrote to it."""
+    """`pinocchio top` in a terminal; `seen` is what it wrote to it."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         self._ours, theirs = pty.openpty()
@@ -175,8 +175,8 @@ class Terminal:
 
 
 def test_a_terminal_is_kept_up_to_date(upstream: FaultyUpstream, tmp_path: Path) -> None:
-    """New figures come by themselves; a proxy that is gone for a while is asked on; Ctrl-C ends it
-    well.
+    """Figures are refreshed, a proxy that is away for a
+    while is asked again, and Ctrl-C ends it with status 0.
     """
     proxy = LiveProxy(upstream.base_url, tmp_path, policy=HOLD, **DESK)
     terminal = Terminal(tmp_path, "--url", desk_url(proxy), "--every", "0.2")

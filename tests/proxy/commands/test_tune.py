@@ -1,6 +1,4 @@
-"""`pinocchio tune`: verdicts fine-tune the calibrator in use, or it says why not
-(A09, G06).
-"""
+"""`pinocchio tune`: verdicts fine-tune the calibrator in use, or it says why not (A09, G06)."""
 
 from __future__ import annotations
 
@@ -33,19 +31,20 @@ RIGHT = {"fine-a": 0.9, "fine-b": 0.2}  # two models that training never saw, on
 
 
 def rows(count: int, seed: int, right: dict[str, float] = RIGHT) -> list[dict[str, Any]]:
-    """Questions of a deployment; which model answered says most of whether it is right.
+    """Return questions of a deployment, whose correctness depends mostly on the model.
 
-    One in eight asks for a fact, and is read by what knows some; that costs most of a score.
+    One in eight asks for a fact, and is read by the
+    part that knows some; that costs most of a score.
     """
     rng = random.Random(seed)
     found = []
     for n in range(count):
         model = rng.choice(sorted(right))
         a, b = rng.randint(100, 999), rng.randint(100, 999)
-        asked = f"what do {a} and {b} come to?" if n % 8 == 0 else f"add {a} to {b}."
+        text = f"what do {a} and {b} come to?" if n % 8 == 0 else f"add {a} to {b}."
         found.append(
             {
-                "question": f"Order {seed}-{n}: {asked}",
+                "question": f"Order {seed}-{n}: {text}",
                 "response": f"They come to {a + b + rng.choice([0, 1, 10])}.",
                 "model": model,
                 "correct": int(rng.random() < right[model]),
@@ -82,7 +81,7 @@ class Deployment:
 
 @pytest.fixture(scope="module")
 def deployment(tmp_path_factory: pytest.TempPathFactory, scorer: Scorer) -> Deployment:
-    """300 labelled replies, a tenth of the traffic each."""
+    """Store 300 labelled replies, each a tenth of the traffic."""
     found = Deployment(tmp_path_factory.mktemp("deployment"), scorer)
     found.live(rows(300, 1), share=0.1)
     return found
@@ -118,8 +117,8 @@ def gathered(url: str, start: TunableCheckpoint, **options: Any) -> TuningData:
 
 
 def test_it_ranks_what_it_did_not_see_better(tuned: Path, scorer: Scorer) -> None:
-    """On new questions of the same deployment the tuned checkpoint tells right from wrong, which
-    the shipped one does not; the file's scores are those that the trial promised.
+    """On new questions of the same deployment the tuned checkpoint ranks right above
+    wrong, which the shipped one does not, and its scores are those of the trial.
     """
     from calibrator.metrics.metrics import auroc
     from calibrator.rows.scores import score_rows
@@ -134,14 +133,16 @@ def test_it_ranks_what_it_did_not_see_better(tuned: Path, scorer: Scorer) -> Non
 
 
 def test_what_is_written_is_an_ordinary_checkpoint(tuned: Path, start: TunableCheckpoint) -> None:
-    """Another version of the same name that says what it learnt from; it can be tuned again."""
+    """The result is another version of the same name,
+    with its labels noted; it can be tuned again.
+    """
     config = read_config(tuned)
-    told = config.training["tuned"]
+    note = config.training["tuned"]
     assert config.version != start.version
     assert config.name == start.config.name
-    assert told["from"] == start.version
-    assert told["store"]["labels"] == 300
-    assert len(told["store"]["labels_sha256"]) == 64
+    assert note["from"] == start.version
+    assert note["store"]["labels"] == 300
+    assert len(note["store"]["labels_sha256"]) == 64
     assert config.source_models == start.config.source_models
     assert config.quality["verdicts"]["rows"] == 300
     assert TunableCheckpoint(str(tuned)).version == config.version
@@ -150,12 +151,12 @@ def test_what_is_written_is_an_ordinary_checkpoint(tuned: Path, start: TunableCh
 def test_the_weights_are_what_the_fit_says(
     tuned: Path, found: TuningData, learnt: TuningTrial
 ) -> None:
-    """Scores of the written checkpoint are those of the fitted layer, but for rounding."""
+    """The written checkpoint scores as the fitted layer does, except for rounding."""
     assert found.read is not None
-    told = learnt.tuned.confidence(found.read)
+    fitted = learnt.tuned.confidence(found.read)
     items = [parse_row(row).item("served") for row in rows(300, 1)]
     served = [score.confidence for score in load_scorer(str(tuned)).score_batch(items)]
-    assert served == pytest.approx(told.tolist(), abs=1e-4)
+    assert served == pytest.approx(fitted.tolist(), abs=1e-4)
 
 
 def test_what_shipped_stays_as_it_was(tuned: Path, start: TunableCheckpoint) -> None:
@@ -175,13 +176,13 @@ def test_what_shipped_stays_as_it_was(tuned: Path, start: TunableCheckpoint) -> 
 
 
 def test_models_have_biases_of_their_own(learnt: TuningTrial) -> None:
-    """Names that training never saw are told apart by their labels."""
+    """Models that training never saw are distinguished by their labels."""
     assert set(learnt.tuned.models) == set(RIGHT)
     assert learnt.tuned.models["fine-a"] > learnt.tuned.models["fine-b"] + 0.5
 
 
 def test_a_computed_result_is_not_overruled(tuned: Path, scorer: Scorer) -> None:
-    """Labels of other replies say nothing against a computation."""
+    """Labels of other replies do not lower a computed result."""
     items = [Item("What is 17 * 23?", answer, "fine-b") for answer in ("391", "It is 401.")]
     before, after = (one.score_batch(items) for one in (scorer, load_scorer(str(tuned))))
     assert [each.basis for each in before] == [("computed",)] * 2
@@ -189,7 +190,7 @@ def test_a_computed_result_is_not_overruled(tuned: Path, scorer: Scorer) -> None
 
 
 def test_a_tuned_checkpoint_is_tuned_again(tuned: Path, tmp_path: Path) -> None:
-    """The second layer is over the first one, and scores are those of both."""
+    """A second layer is added over the first one, and scores are those of both."""
     again = TunableCheckpoint(str(tuned))
     made = [parse_row(row) for row in rows(120, 9, {"fine-a": 0.3, "fine-b": 0.8})]
     found = again.read_rows(made)
@@ -204,13 +205,13 @@ def test_a_tuned_checkpoint_is_tuned_again(tuned: Path, tmp_path: Path) -> None:
 def test_the_same_verdicts_give_the_same_file(
     tuned: Path, found: TuningData, start: TunableCheckpoint, tmp_path: Path
 ) -> None:
-    """Nothing is left to chance."""
+    """The same verdicts give the same file, byte for byte."""
     again = start.write(tmp_path / "again", fit_tuned(found.readings()), {}, {})
     assert again.version == read_config(tuned).version
 
 
 def test_evaluate_reads_it(tuned: Path, tmp_path: Path) -> None:
-    """`pinocchio evaluate --calibrator FOLDER` judges it as any other."""
+    """`pinocchio evaluate --calibrator FOLDER` evaluates the result like any calibrator."""
     file = tmp_path / "rows.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows(60, 3)))
     done = run_cli("evaluate", str(file), "--calibrator", str(tuned), "--json")
@@ -221,19 +222,19 @@ def test_evaluate_reads_it(tuned: Path, tmp_path: Path) -> None:
 def test_where_a_recalibration_does_as_well_nothing_is_written(
     tmp_path: Path, scorer: Scorer
 ) -> None:
-    """Labels that only say how often replies are right are no reason for other weights; the
-    sentence names the command that is enough, with exit status 3.
+    """Labels that only show how often replies are right change no weights;
+    the message names the command that is enough, with exit status 3.
     """
-    its = Deployment(tmp_path, scorer)
-    its.live(rows(250, 4, {"fine-a": 0.93}))
-    done = its.run("-o", str(tmp_path / "tuned"))
+    deployment = Deployment(tmp_path, scorer)
+    deployment.live(rows(250, 4, {"fine-a": 0.93}))
+    done = deployment.run("-o", str(tmp_path / "tuned"))
     assert done.returncode == 3, done.stdout + done.stderr
     assert "pinocchio recalibrate --from-store" in done.stdout
     assert not (tmp_path / "tuned").exists()
 
 
 def test_it_is_compared_with_what_counts_now_and_with_a_recalibration(learnt: TuningTrial) -> None:
-    """All three on verdicts that were not fitted on; both comparisons have to be won."""
+    """On unseen verdicts tuning must beat both the current number and a recalibration."""
     assert learnt.is_better
     assert learnt.now.after.auroc > learnt.now.before.auroc + 0.1
     assert learnt.now.evidence > 20
@@ -245,7 +246,7 @@ def test_it_is_compared_with_what_counts_now_and_with_a_recalibration(learnt: Tu
 def test_verdicts_of_a_real_proxy_are_read_as_they_were_scored(
     start_proxy: Any, scorer: Scorer, start: TunableCheckpoint
 ) -> None:
-    """What the audit kept of replies, and of streams, is what the calibrator had read."""
+    """The audit's texts of replies and streams are scored as the proxy had scored them."""
     proxy: LiveProxy = start_proxy(calibrator={"checkpoint": "embedded"}, audit={"share": 1.0})
     for n in range(4):
         answer = proxy.ask(f"The answer to {n} is {n + 1}")
@@ -279,7 +280,7 @@ OFFICE = "Answer from this text only.\n\nThe Fenwick office opens at nine and cl
 def test_a_reply_is_read_as_it_is_scored_whatever_decided(
     system: str, question: str, answer: str, basis: str, scorer: Scorer, start: TunableCheckpoint
 ) -> None:
-    """Computations and contexts count for the labels as they count when serving."""
+    """Computations and contexts count for labels as they count when serving."""
     messages = [{"role": "system", "content": system}] * bool(system)
     messages.append({"role": "user", "content": question})
     row = parse_row({"messages": messages, "response": answer, "model": "m", "correct": 1})
@@ -290,7 +291,7 @@ def test_a_reply_is_read_as_it_is_scored_whatever_decided(
 
 
 def _kept(proxy: LiveProxy, ids: list[str]) -> int:
-    """How many of the requests are recorded, with what the audit drew of them."""
+    """Return how many of the requests are recorded, with what the audit drew of them."""
     query = "SELECT count(*) FROM exchanges JOIN held_replies USING (request_id)"
     query += " WHERE request_id IN (?, ?)"
     with closing(sqlite3.connect(proxy.store_path)) as connection:
@@ -299,7 +300,7 @@ def _kept(proxy: LiveProxy, ids: list[str]) -> int:
 
 
 def test_postgresql_is_read_alike(store_url: str, scorer: Scorer, start: TunableCheckpoint) -> None:
-    """On both databases the same verdicts give the same labels, in the order of time."""
+    """The same verdicts give the same labels on both databases, in the order of time."""
     made = rows(30, 5)
     label(store_url, record(store_url, made, scorer), made)
     found = gathered(store_url, start)
@@ -324,7 +325,7 @@ def test_verdicts_that_do_not_allow_it_are_refused(
     scorer: Scorer,
     start: TunableCheckpoint,
 ) -> None:
-    """The sentence says how many are missing, or what else is."""
+    """Insufficient verdicts are refused with how many are missing, or the other reason."""
     url = f"sqlite:///{tmp_path}/store.db"
     VerdictStore(url).close()
     if made:
@@ -338,32 +339,32 @@ def test_verdicts_that_do_not_allow_it_are_refused(
 def test_content_that_is_gone_and_other_versions_are_counted(
     tmp_path: Path, scorer: Scorer, start: TunableCheckpoint
 ) -> None:
-    """The refusal says how much is there without content, and what keeps it; and whose
-    confidences the others are.
+    """The refusal says how many labels lack their content and
+    which setting keeps it, and whose confidences the others are.
     """
-    its = Deployment(tmp_path, scorer)
-    its.live(rows(20, 7))
+    deployment = Deployment(tmp_path, scorer)
+    deployment.live(rows(20, 7))
     with sqlite3.connect(tmp_path / "store.db") as connection:
         connection.execute(
             "UPDATE held_replies SET reply = x'', request = NULL WHERE rowid % 2 = 0"
         )
         connection.execute("UPDATE exchanges SET calibrator = 'old@1' WHERE rowid % 4 = 1")
-    told = gathered(its.url, start)
-    assert told.left_out.without_content == 10
-    assert told.left_out.versions == {"old@1": 5}
+    output = gathered(deployment.url, start)
+    assert output.left_out.without_content == 10
+    assert output.left_out.versions == {"old@1": 5}
     with pytest.raises(NotLearntError, match=r"keep_content_days.*old@1, another version"):
-        learn_tuning(told)
+        learn_tuning(output)
 
 
 def test_a_reply_that_scores_otherwise_now_is_left_out(
     tmp_path: Path, scorer: Scorer, start: TunableCheckpoint
 ) -> None:
-    """What was scored then is not what is kept: nothing can be learnt from it."""
-    its = Deployment(tmp_path, scorer)
-    its.live(rows(8, 8))
+    """A reply whose score differs now is left out, as its stored text is not what was scored."""
+    deployment = Deployment(tmp_path, scorer)
+    deployment.live(rows(8, 8))
     with sqlite3.connect(tmp_path / "store.db") as connection:
         connection.execute("UPDATE exchanges SET confidence = 0.999 WHERE rowid <= 3")
-    assert gathered(its.url, start).left_out.changed == 3
+    assert gathered(deployment.url, start).left_out.changed == 3
 
 
 @pytest.fixture(scope="module")
@@ -375,7 +376,7 @@ def language_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_other_calibrators_are_told_their_way(language_model: Path, tmp_path: Path) -> None:
-    """A language model, one without evidence and a fake are not tuned; each sentence says why."""
+    """A language model, a calibrator without evidence and a fake are refused with a reason."""
     with pytest.raises(TrainingError, match=r"pinocchio train .* --start"):
         TunableCheckpoint(str(language_model))
     with pytest.raises(TrainingError, match=r"has no evidence\.safetensors"):
@@ -395,7 +396,7 @@ def test_other_calibrators_are_told_their_way(language_model: Path, tmp_path: Pa
 def test_a_command_that_cannot_be_carried_out_says_why(
     arguments: list[str], sentence: str, tmp_path: Path, scorer: Scorer
 ) -> None:
-    """One sentence and an exit status, no traceback."""
+    """An impossible command gives one sentence and an exit status, without a traceback."""
     done = Deployment(tmp_path, scorer).run(*arguments)
     assert done.returncode != 0
     assert sentence in done.stderr
@@ -403,7 +404,7 @@ def test_a_command_that_cannot_be_carried_out_says_why(
 
 
 def test_scores_from_elsewhere_need_their_checkpoint_named(tmp_path: Path) -> None:
-    """A configuration need not say which weights a remote scorer has: then nothing is guessed."""
+    """For scores of a remote engine whose checkpoint is not configured, the command asks for it."""
     config = tmp_path / "proxy.yaml"
     engine = "{kind: scorer, base_url: 'http://127.0.0.1:9'}"
     config.write_text(f"calibrator: {{engine: {engine}}}\nstore: sqlite:///{tmp_path}/store.db\n")
@@ -415,7 +416,7 @@ def test_scores_from_elsewhere_need_their_checkpoint_named(tmp_path: Path) -> No
 def test_a_folder_with_something_in_it_is_left_alone(
     deployment: Deployment, tmp_path: Path
 ) -> None:
-    """Nothing is written over."""
+    """A folder with files in it is left alone."""
     (tmp_path / "mine.txt").write_text("mine")
     done = deployment.run("-o", str(tmp_path))
     assert done.returncode == 2
@@ -430,14 +431,14 @@ def test_labelled_rows_of_a_file_teach_as_verdicts_do(tmp_path: Path) -> None:
     options = (str(file), "--calibrator", "embedded", "-o", str(tmp_path / "tuned"))
     done = run_cli("tune", *options, "--json")
     assert done.returncode == 0, done.stdout + done.stderr
-    told = json.loads(done.stdout)
-    assert told["is_better"]
-    assert "not JSON" in told["left_out"][0]
+    body = json.loads(done.stdout)
+    assert body["is_better"]
+    assert "not JSON" in body["left_out"][0]
     assert read_config(tmp_path / "tuned").training["tuned"]["rows"]["labels"] == 200
 
 
 def test_options_for_verdicts_are_refused_where_rows_teach(tmp_path: Path) -> None:
-    """What would change nothing is a sentence and status 2, before anything is read."""
+    """Options for verdicts are refused with rows, with status 2 and before anything is read."""
     done = run_cli("tune", "rows.jsonl", "--since", "9d", "-o", str(tmp_path / "tuned"))
     assert done.returncode == 2
     assert "--since is for verdicts of the store, not for FILES; leave one out" in done.stderr
@@ -466,14 +467,14 @@ def test_options_for_verdicts_are_refused_where_rows_teach(tmp_path: Path) -> No
     ],
 )
 def test_options_that_would_change_nothing_are_refused(arguments: str, sentence: str) -> None:
-    """What a command does not use where it is said so is a sentence, never silence."""
+    """An option that a command would not use is refused with a sentence."""
     done = run_cli(*arguments.split())
     assert done.returncode == 2
     assert done.stderr.startswith(f"pinocchio: {sentence}")
 
 
 def test_options_that_nobody_has_are_refused_as_ever(tmp_path: Path) -> None:
-    """A typing error is no option of another command."""
+    """A misspelt option is refused as for any command."""
     done = run_cli("train", "rows.jsonl", "-o", str(tmp_path / "run"), "--frost")
     assert done.returncode == 2
     assert "No such option: --frost" in done.stderr

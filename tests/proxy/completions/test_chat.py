@@ -151,8 +151,8 @@ def test_headers_can_be_left_out(start_proxy: StartProxy) -> None:
 def test_the_scorer_sees_question_answer_and_model(proxy: LiveProxy) -> None:
     """The scorer gets the question, the answer and the name by which the model answered."""
     proxy.ask("Which city? p=0.7", "say Paris")
-    asked = [{"role": "user", "content": "Which city? p=0.7"}]
-    expected = Item("Which city? p=0.7", "Paris", "say Paris-2099", messages=asked)
+    messages = [{"role": "user", "content": "Which city? p=0.7"}]
+    expected = Item("Which city? p=0.7", "Paris", "say Paris-2099", messages=messages)
     assert seen_by(proxy) == expected
 
 
@@ -199,8 +199,8 @@ def test_exposed_reasoning_is_part_of_the_answer(proxy: LiveProxy, is_stream: bo
 def test_an_empty_reply_is_scored(proxy: LiveProxy, is_stream: bool) -> None:
     """An empty reply counts as an answer and gets a number."""
     response = proxy.ask("Say nothing", "empty", stream=is_stream)
-    asked = [{"role": "user", "content": "Say nothing"}]
-    assert seen_by(proxy) == Item("Say nothing", "", "empty-2099", messages=asked)
+    messages = [{"role": "user", "content": "Say nothing"}]
+    assert seen_by(proxy) == Item("Say nothing", "", "empty-2099", messages=messages)
     member = members_in(response.content)[0] if is_stream else response.json()["pinocchio"]
     assert (member["status"], member["confidence"]) == ("scored", 0.5)
 

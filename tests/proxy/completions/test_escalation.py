@@ -56,7 +56,7 @@ def member_of(reply: RawReply, is_stream: bool) -> Json:
     return member
 
 
-# Who is asked
+# Which models are asked
 
 
 @pytest.mark.parametrize("is_stream", [False, True])

@@ -1,4 +1,4 @@
-"""Addresses that people get wrong: without a scheme, without /v1, with /v1 twice."""
+"""Common mistakes in addresses: no scheme, no /v1, or /v1 twice."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.running.live_proxy import question, run_cli
 def test_an_address_that_is_none_is_one_sentence(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """OPENAI_BASE_URL without scheme or host is refused as a file with it is."""
+    """OPENAI_BASE_URL without a scheme or host is refused like such an address in a file."""
     sentence = f"OPENAI_BASE_URL must begin with http:// or https:// and a host, not {address!r}"
     monkeypatch.setenv("OPENAI_BASE_URL", address)
     monkeypatch.chdir(tmp_path)
@@ -41,7 +41,7 @@ def test_an_address_that_is_none_is_one_sentence(
 def test_commands_refuse_such_an_address_without_a_traceback(
     address: str, command: list[str], tmp_path: Path
 ) -> None:
-    """Each command that reads the configuration says it, also what only the connection refuses."""
+    """Each command that reads the configuration refuses such an address without a traceback."""
     done = run_cli(*command, cwd=tmp_path, OPENAI_BASE_URL=address)
     assert done.returncode in (1, 2)
     assert re.search(r"OPENAI_BASE_URL|base_url", done.stdout + done.stderr)
@@ -51,7 +51,7 @@ def test_commands_refuse_such_an_address_without_a_traceback(
 def test_a_password_in_an_address_is_not_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is refused goes into logs, so the secret part of an address stays out of it."""
+    """A password in a refused address is not repeated, since the message goes into logs."""
     monkeypatch.setenv("OPENAI_BASE_URL", "ann:opensesame@10.0.0.1/v1")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(StartupError) as error:
@@ -60,7 +60,7 @@ def test_a_password_in_an_address_is_not_repeated(
 
 
 def test_a_path_with_v1_twice_says_what_was_meant(start_proxy: StartProxy) -> None:
-    """A client whose base_url ends in /v1/v1 hears so where a policy decides."""
+    """For a client whose base_url ends in /v1/v1, the error of a deciding proxy says so."""
     proxy = start_proxy(policy=HOLD)
     refused = proxy.http.post("/v1/v1/chat/completions", json=question("p=0.1"))
     assert code_of(refused) == (400, "surface_undecided")

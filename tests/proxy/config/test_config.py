@@ -1,4 +1,4 @@
-"""`proxy.yaml`: what loads, what it means, and the sentence that each mistake gets."""
+"""`proxy.yaml`: what loads, what it means, and the message for each mistake."""
 
 from __future__ import annotations
 
@@ -69,24 +69,24 @@ webhooks: [{url: https://hooks.example.com/x, events: [held], format: slack}]
 
 
 def test_no_sentence_about_a_mistake_tells_a_secret(load: Load) -> None:
-    """Wherever a variable with a key is put by mistake, its name stands in the sentence."""
-    secret, told = "sk-live-canary-9c1d", []
+    """A variable with a key that is put in the wrong place is named without its value."""
+    secret, messages = "sk-live-canary-9c1d", []
     for found in re.finditer(r": ([^\s{}\[\],]+)(?=[,}\n])|\[(\w+)\]", SECRET_HERE):
         place = slice(*found.span(found.lastindex or 0))
         text = SECRET_HERE[: place.start] + '"${THE_API_KEY}"' + SECRET_HERE[place.stop :]
         try:
             load(text, THE_API_KEY=secret)
         except InvalidDocumentError as error:
-            told.append(str(error))
-    assert len(told) >= 10
-    assert [each for each in told if secret in each] == []
+            messages.append(str(error))
+    assert len(messages) >= 10
+    assert [each for each in messages if secret in each] == []
 
 
-# --- what a file means --------------------------------------------------------------------------
+# --- meaning of a file --------------------------------------------------------------------------
 
 
 def test_the_designs_example_loads(load: Load) -> None:
-    """The configuration that design and README show is understood as it is written there."""
+    """The configuration in design and README has the meaning that they describe."""
     config = load(DESIGN)
     assert config.upstreams["openai"].base_url == "https://api.openai.com/v1"
     assert config.upstreams["demo"].demo is True
@@ -101,7 +101,7 @@ def test_the_designs_example_loads(load: Load) -> None:
 
 
 def test_the_shipped_file_says_the_defaults(load: Load) -> None:
-    """What stands in the shipped proxy.yaml is what holds without it."""
+    """The values in the shipped proxy.yaml are the defaults."""
     assert load(SHIPPED.read_text(encoding="utf-8")) == Config()
 
 
@@ -116,20 +116,20 @@ SECTIONS = list(Config.model_fields)
 
 @pytest.mark.parametrize("text", [f"{name}:\n  # nothing\n" for name in SECTIONS], ids=SECTIONS)
 def test_a_section_that_is_commented_out_is_its_defaults(load: Load, text: str) -> None:
-    """What stands there is null in YAML, and says no more than no section at all."""
+    """A section that is null in YAML, because all of it is commented out, has its defaults."""
     assert load(text) == Config()
 
 
 @pytest.mark.parametrize("inner", ["images: ", "engine: ", "images: {fetch: }"])
 def test_a_section_in_a_section_may_be_commented_out(load: Load, inner: str) -> None:
-    """As one at the top may; so may a team's."""
+    """A nested section may be null as well, also a team's."""
     assert load(f"calibrator: {{{inner}}}") == Config()
     assert load(f"keys: required\n{DEMO}teams: {{support: }}").teams["support"] == TeamConfig()
 
 
 @pytest.mark.parametrize("section", ["calibrator", "attach", "limits"])
 def test_a_section_overrides_only_what_it_names(load: Load, section: str) -> None:
-    """The other keys of a section keep their defaults."""
+    """The keys that a section does not name keep their defaults."""
     line = {"calibrator": "max_queue: 5", "attach": "body: false", "limits": "max_held: 5"}[section]
     changed, default = getattr(load(f"{section}: {{{line}}}"), section), getattr(Config(), section)
     key = line.partition(":")[0]
@@ -138,7 +138,7 @@ def test_a_section_overrides_only_what_it_names(load: Load, section: str) -> Non
 
 
 def test_the_environment_fills_in(load: Load) -> None:
-    """`${NAME:-default}` takes the variable where it is set, the default where not."""
+    """`${NAME:-default}` is the variable if it is set, and the default otherwise."""
     config = load(
         DESIGN,
         OPENAI_BASE_URL="http://127.0.0.1:9/v1",
@@ -151,7 +151,7 @@ def test_the_environment_fills_in(load: Load) -> None:
 
 
 def test_the_defaults_look_at_openais_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a file, OPENAI_BASE_URL and OPENAI_API_KEY mean what they mean in the shipped one."""
+    """Without a file, OPENAI_BASE_URL and OPENAI_API_KEY mean the same as in the shipped one."""
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     assert load_config(None) == load_config(SHIPPED)
@@ -160,14 +160,14 @@ def test_the_defaults_look_at_openais_variables(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("key", ["12345678", "'12345678'", "${KEY}", '"${KEY}"'])
 def test_a_key_of_digits_is_text(load: Load, key: str) -> None:
-    """An unquoted key may look like a number; it is the same key."""
+    """An unquoted key that looks like a number is read as text."""
     text = DESIGN.replace("${OPENAI_API_KEY:-}", key)
     config = load(text, KEY="12345678")
     assert config.upstreams["openai"].api_key.get_secret_value() == "12345678"
 
 
 def test_secrets_are_not_shown(load: Load) -> None:
-    """A configuration can be logged: its keys are hidden."""
+    """The representation of a configuration hides its keys, so that it can be logged."""
     assert "sk-secret" not in repr(load(DESIGN, OPENAI_API_KEY="sk-secret"))
 
 
@@ -184,23 +184,23 @@ def test_secrets_are_not_shown(load: Load) -> None:
     ],
 )
 def test_sizes(load: Load, size: str, expected: int) -> None:
-    """Sizes are numbers of bytes or have a unit."""
+    """A size is a number of bytes, or has a unit."""
     assert load(f"limits: {{max_body: {size}}}").limits.max_body == expected
 
 
 @pytest.mark.parametrize("device", ["auto", "cpu", "cuda", "cuda:0", "cuda:99", "mps"])
 def test_devices(load: Load, device: str) -> None:
-    """What has the form of a device's name loads; it need not be there."""
+    """A name in the form of a device's loads, whether the device exists or not."""
     assert load(f"calibrator: {{device: '{device}'}}").calibrator.device == device
 
 
 def test_an_empty_list_of_keys_leaves_the_proxy_open(load: Load) -> None:
-    """`keys: []` is what `keys: open` is."""
+    """`keys: []` means `keys: open`."""
     assert load("keys: []").keys == load("keys: open").keys == "open"
 
 
 def test_a_configuration_cannot_change() -> None:
-    """All parsing is at load; what requests see is immutable."""
+    """A loaded configuration is immutable."""
     config = Config()
     with pytest.raises(ValidationError, match="frozen"):
         config.limits.max_body = 5
@@ -461,14 +461,14 @@ MISTAKES = [
 def test_every_mistake_has_its_line_and_sentence(
     load: Load, text: str, line: int, message: str
 ) -> None:
-    """A mistake is told as file, line, key and what to do, and nothing else is complained about."""
+    """A mistake is reported with file, line, key and what to do, and nothing else is."""
     with pytest.raises(InvalidDocumentError) as caught:
         load(text)
     assert str(caught.value) == f"proxy.yaml:{line}: {message}"
 
 
 def test_all_mistakes_are_told_at_once(load: Load) -> None:
-    """Nobody has to mend a file one mistake at a time; they stand in the order of their lines."""
+    """All mistakes are reported at once, in the order of their lines."""
     with pytest.raises(InvalidDocumentError) as caught:
         load(
             """
@@ -488,14 +488,14 @@ def test_all_mistakes_are_told_at_once(load: Load) -> None:
 
 
 def test_all_lost_routes_are_told_at_once(load: Load) -> None:
-    """Each route to an upstream that is not there has its own sentence and line."""
+    """Each route to an unknown upstream is reported with its own line."""
     with pytest.raises(InvalidDocumentError) as caught:
         load("models:\n  - {match: a, upstream: x}\n  - {match: b, upstream: y}")
     assert [problem.line for problem in caught.value.problems] == [2, 3]
 
 
 def test_a_file_that_is_missing_is_named() -> None:
-    """A configuration that was asked for and is not there is no reason to take the defaults."""
+    """A named configuration that does not exist is an error, and the defaults do not replace it."""
     with pytest.raises(InvalidDocumentError, match=r"nowhere\.yaml: there is no such file"):
         load_config(Path("nowhere.yaml"))
 
@@ -504,7 +504,7 @@ def test_a_file_that_is_missing_is_named() -> None:
 
 
 def test_the_file_in_the_folder_is_found(load: Load, tmp_path: Path) -> None:
-    """`./proxy.yaml` is read when there is one; a file asked for always wins."""
+    """`./proxy.yaml` is read if it exists, and a named file always counts before it."""
     assert find_config(None) is None
     load("{}")
     assert find_config(None) == Path("proxy.yaml")
@@ -514,7 +514,7 @@ def test_the_file_in_the_folder_is_found(load: Load, tmp_path: Path) -> None:
 def test_the_policy_is_a_pack_or_a_file_beside_the_configuration(
     load: Load, tmp_path: Path
 ) -> None:
-    """A pack goes by its name, a file by its path from the configuration, an option beats both."""
+    """A policy is a pack's name or a path from the configuration; an option counts before both."""
     Path("mine.yaml").write_text("version: 1\nname: mine\nrules: []\ndefault: deliver\n")
     config = load("policies: mine.yaml")
     assert load_config_policy(config, tmp_path / "proxy.yaml").name == "mine"
@@ -523,6 +523,6 @@ def test_the_policy_is_a_pack_or_a_file_beside_the_configuration(
 
 
 def test_a_policy_that_is_not_there_is_named(load: Load, tmp_path: Path) -> None:
-    """The sentence says which policies there are."""
+    """The message about an unknown policy lists the known ones."""
     with pytest.raises(InvalidDocumentError, match=r"helpdsk.*helpdesk"):
         load_config_policy(load("policies: helpdsk"), tmp_path / "proxy.yaml")

@@ -1,4 +1,4 @@
-"""The digest by which proxies on several machines find out whether their configurations differ."""
+"""The digest that shows whether proxies on several machines have the same configuration."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ SAME = {
 def setup_in(folder: Path, **values: str) -> Setup:
     """Write a configuration into its own folder, with a policy file beside it, and load it."""
     folder.mkdir()
-    told = {**SAME, **values}
-    (folder / told["policy"]).write_text(POLICY.format(below=told["below"]))
-    (folder / "proxy.yaml").write_text(CONFIG.format(**told))
+    sections = {**SAME, **values}
+    (folder / sections["policy"]).write_text(POLICY.format(below=sections["below"]))
+    (folder / "proxy.yaml").write_text(CONFIG.format(**sections))
     return load_setup(folder / "proxy.yaml")
 
 
 def test_places_secrets_and_addresses_make_no_difference(tmp_path: Path) -> None:
-    """Two machines differ in folders, names of files, keys of upstreams, ports and databases."""
+    """Folders, names of files, keys of upstreams, ports and databases do not change the digest."""
     one = setup_in(tmp_path / "one")
     other = setup_in(tmp_path / "other", policy="own.yaml", key="k2", store="b.db", port="2")
     assert one.digest() == other.digest()
@@ -61,13 +61,13 @@ def test_places_secrets_and_addresses_make_no_difference(tmp_path: Path) -> None
     ids=lambda change: next(iter(change)),
 )
 def test_what_decides_makes_a_difference(tmp_path: Path, change: dict[str, str]) -> None:
-    """A rule, an upstream, and a team's policy."""
+    """A rule, an upstream or a team's policy changes the digest."""
     one, other = setup_in(tmp_path / "one"), setup_in(tmp_path / "other", **change)
     assert one.digest() != other.digest()
 
 
 def test_it_is_told_at_readyz_and_in_metrics(start_proxy: StartProxy) -> None:
-    """Both tell the same, which another policy changes."""
+    """`/readyz` and the metrics have the same digest, which another policy changes."""
     digests = []
     for name in ("one", "two"):
         proxy = start_proxy(policy=HOLD.replace("desk", name), **DESK)

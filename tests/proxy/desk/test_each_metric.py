@@ -141,6 +141,7 @@ def test_streams_are_counted_by_what_waits(start_proxy: StartProxy) -> None:
 def test_fallbacks_and_open_breakers_show(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
+    """Fallbacks are counted by both upstreams, and an open breaker is 1."""
     proxy = start_proxy(
         upstreams={
             "first": {

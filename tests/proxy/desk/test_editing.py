@@ -160,6 +160,7 @@ def test_responses_keep_one_text_and_their_other_items() -> None:
 
 
 def test_messages_keep_one_text_and_their_other_blocks() -> None:
+    """One text replaces all texts of a message; calls stay, and a cut reply is complete."""
     call = {"type": "tool_use", "id": "t", "name": "weather", "input": {"city": "Oslo"}}
     reply = {
         "id": "msg_1",
@@ -412,6 +413,7 @@ def test_rewriting_changes_one_value(
 
 
 def test_rewriting_removes_adds_and_refuses() -> None:
+    """Values can be removed and members added; places that do not exist are refused."""
     text = '{"a": [1, 2 , 3], "b": 1.50}'
     assert rewrite_json(text, {("a", 1): REMOVED}) == '{"a": [1, 3], "b": 1.50}'
     assert rewrite_json(text, {("a", 0): REMOVED, ("a", 2): 4}) == '{"a": [ 2 , 4], "b": 1.50}'

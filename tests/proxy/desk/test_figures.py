@@ -27,6 +27,7 @@ def counted(found: Figures, name: str) -> float:
 
 
 def test_what_is_a_share_adds_up_and_of_the_rest_the_worst_counts() -> None:
+    """Counts of workers are added; of lags, breakers and certificates the worst one counts."""
     one = figures(
         2,
         in_flight=1,

@@ -124,9 +124,9 @@ def test_the_console_shows_it_in_the_queue(proxy: LiveProxy, refund: str, visit:
 
 
 def test_an_agents_own_threshold_is_shown(proxy: LiveProxy, visit: Visit) -> None:
-    """A call that a framework stopped says at which number, with as many digits as tell it apart.
+    """The number at which a framework stopped a call is shown with as many digits as it needs.
 
-    So do the queue, its API, and the command line.
+    Page, queue, API and command line show it.
     """
     tool = {"type": "function", "function": {"name": "ship", "parameters": {}}}
     reply = proxy.ask("p=0.6985", "tools", tools=[tool])

@@ -381,8 +381,8 @@ def test_tools_that_an_item_offers_are_in_the_question() -> None:
     inner = {"type": "custom", "name": "exec", "format": {"type": "text"}}
     tools = [{"type": "namespace", "name": "functions", "tools": [inner]}]
     item = {"type": "additional_tools", "role": "developer", "tools": tools}
-    asked = [item, {"type": "message", "role": "user", "content": "List the files."}]
-    question = RESPONSES.question({"model": "gpt-6-sol", "input": asked})
+    items = [item, {"type": "message", "role": "user", "content": "List the files."}]
+    question = RESPONSES.question({"model": "gpt-6-sol", "input": items})
     assert [each["custom"]["name"] for each in question.tools] == ["exec"]
 
 

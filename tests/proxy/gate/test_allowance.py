@@ -49,6 +49,7 @@ async def test_shares_wait_for_each_other_in_order() -> None:
 
 
 async def test_one_that_is_larger_than_all_is_alone() -> None:
+    """A body larger than the whole allowance is read, but alone."""
     allowance = Allowance(most=100)
     share = await allowance.take(10_000)
     waiting = asyncio.create_task(allowance.take(1))
@@ -60,6 +61,7 @@ async def test_one_that_is_larger_than_all_is_alone() -> None:
 
 
 async def test_garbage_is_given_back() -> None:
+    """A share is given back when only the collector of cycles finds it."""
     allowance = Allowance(most=100)
     for _ in range(2):
         share = await allowance.take(100)
@@ -72,6 +74,7 @@ async def test_garbage_is_given_back() -> None:
 
 
 async def test_who_waits_too_long_or_behind_too_many_is_told_so() -> None:
+    """A request that waits too long, or behind too many, is refused and takes no share."""
     allowance = Allowance(most=100, most_waiting=2, patience_s=0.05)
     share = await allowance.take(100)
     begun = time.monotonic()
@@ -87,6 +90,7 @@ async def test_who_waits_too_long_or_behind_too_many_is_told_so() -> None:
 
 
 async def test_who_leaves_takes_nothing() -> None:
+    """A cancelled request takes no share, even if its turn comes at the same moment."""
     allowance = Allowance(most=100)
     share = await allowance.take(100)
     left, stays = (asyncio.create_task(allowance.take(70)) for _ in range(2))
@@ -110,6 +114,7 @@ def asked_with(body: bytes, caller: Caller = ANYONE) -> Request:
 
 
 async def test_a_request_keeps_the_share_of_its_values_until_it_is_gone() -> None:
+    """A large request holds a share for its number of values for as long as it exists."""
     prose = b'{"model": "m", "messages": [{"role": "user", "content": "%b"}]}'
     plain = prose % (b"a, b, " * 50_000)
     request = await read_completion_request(asked_with(plain), CHAT, 2**26)

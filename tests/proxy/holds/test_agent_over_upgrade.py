@@ -81,8 +81,8 @@ def test_a_released_call_is_found_after_restart_and_migration(tmp_path: Path, up
 
         names["time"] = SimpleNamespace(sleep=sleep, monotonic=lambda: 0.0)
         try:
-            asked = [{"role": "user", "content": QUESTION}]
-            message = names["next_message"](client, asked, **ASKED)
+            messages = [{"role": "user", "content": QUESTION}]
+            message = names["next_message"](client, messages, **ASKED)
         finally:
             proxies[-1].stop()
     held, migrated = logs

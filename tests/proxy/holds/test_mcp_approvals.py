@@ -1,7 +1,6 @@
-"""Requests for approval of remote MCP servers'
-calls on `/v1/responses`, as OpenAI's API has them.
+"""Requests for approval of remote MCP servers' calls on `/v1/responses`.
 
-The upstream asks as the documentation of remote MCP servers tells, and runs what is approved.
+The upstream asks as OpenAI's documentation of remote MCP servers says, and runs what is approved.
 """
 
 from __future__ import annotations

@@ -78,6 +78,7 @@ def test_results_of_tools_are_no_turns_on_messages() -> None:
 
 
 def test_responses_go_by_their_input_or_upstreams_conversation() -> None:
+    """A response's conversation is upstream's if it names one, otherwise its first input."""
     text, item = {"input": "where is Oslo?"}, {"input": [FIRST]}
     assert same(request(text, RESPONSES), request(item, RESPONSES))
     named = [{"input": text, "conversation": "conv_1"} for text in ("a", "b")]

@@ -1,4 +1,4 @@
-"""A collector of OpenTelemetry's for tests: HTTP, protobuf, as the OTLP specification has it."""
+"""An OpenTelemetry collector for tests: HTTP and protobuf, as in the OTLP specification."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def attributes_of(pairs: Any) -> dict[str, Any]:
 
 
 class OtlpReceiver:
-    """A context; `spans` and `events` are what came, `resources` and `headers` with what.
+    """A collector in a context, with the received `spans`, `events`, `resources` and `headers`.
 
     While its `status` is no 200, it takes nothing.
     """

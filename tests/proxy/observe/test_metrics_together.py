@@ -1,4 +1,4 @@
-"""Exchanges that are alike are counted together, and none is lost or shown late."""
+"""Similar exchanges are counted together, and none is lost or shown late."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def shown(metrics: Metrics, name: str) -> dict[tuple[str, ...], float]:
 
 
 def test_each_exchange_shows_at_once() -> None:
-    """However many wait to be counted: whoever asks sees all that have ended."""
+    """However many exchanges wait to be counted, a reader sees all that have ended."""
     metrics = Metrics()
     for count in range(1, 2 * COUNTED_TOGETHER + 2):
         metrics.note(ended(), 0.25)
@@ -54,7 +54,7 @@ def test_each_exchange_shows_at_once() -> None:
 def test_numbers_are_counted_as_one_by_one(
     exchanges: list[tuple[str, float, float]],
 ) -> None:
-    """Counts, sums and buckets are those of asking after each exchange."""
+    """Counts, sums and buckets are the same as when each exchange is counted by itself."""
     together, singly = Metrics(), Metrics()
     for upstream, waited_s, confidence in exchanges:
         for metrics in (together, singly):
@@ -69,7 +69,7 @@ def test_numbers_are_counted_as_one_by_one(
 
 
 def test_nothing_is_lost_while_others_ask() -> None:
-    """The event loop counts while Prometheus and other workers ask on threads of their own."""
+    """No exchange is lost while Prometheus and other workers read on their own threads."""
     metrics, is_over = Metrics(), Event()
 
     def ask() -> float:
@@ -91,7 +91,7 @@ def test_nothing_is_lost_while_others_ask() -> None:
 
 
 def test_however_many_differ_none_is_lost() -> None:
-    """What is remembered of likenesses is bounded, and what was noted under them is counted."""
+    """The number of remembered kinds is bounded, and exchanges of all kinds are counted."""
     metrics, many = Metrics(), MOST_SERIES + 30
     for _ in range(2):
         for number in range(many):
@@ -101,7 +101,7 @@ def test_however_many_differ_none_is_lost() -> None:
 
 
 def test_no_series_begins_without_a_number() -> None:
-    """A request that waited for no upstream has no time to show."""
+    """A request that reached no upstream adds no time of one."""
     metrics = Metrics()
     metrics.note(ended(waited_s=None), 0.25)
     assert (

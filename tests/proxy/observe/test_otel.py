@@ -66,7 +66,7 @@ def start(upstream: FaultyUpstream, receiver: OtlpReceiver, tmp_path: Path) -> I
 
 
 def arrived(receiver: OtlpReceiver, spans: int, events: int) -> tuple[list[Span], list[LogRecord]]:
-    """Exactly so many, in the order in which they began."""
+    """Return exactly so many spans, in the order in which they began."""
     until(lambda: len(receiver.spans) >= spans and len(receiver.events) >= events, 20)
     assert (len(receiver.spans), len(receiver.events)) == (spans, events)
     return (
@@ -81,8 +81,8 @@ def test_a_call_is_a_span_below_the_clients(
     upstream: FaultyUpstream,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With the attributes of the conventions; upstream gets the span's id, the client's headers
-    else stay; the confidence is an event of that span.
+    """A call is a span below the client's, with the conventions' attributes; upstream gets
+    its id and the client's other headers, and the confidence is an event of the span.
     """
     monkeypatch.setenv("OTEL_SERVICE_NAME", "gate")
     otel = {"headers": {"x-key": "secret"}}
@@ -95,23 +95,23 @@ def test_a_call_is_a_span_below_the_clients(
     assert upstream.last.header("traceparent") == f"00-{TRACE}-{span.span_id.hex()}-01"
     assert upstream.last.header("tracestate") == "a=1"
     assert upstream.last.header("x-other") == "stays"
-    its = attributes_of(span.attributes)
+    attributes = attributes_of(span.attributes)
     sent = httpx.URL(upstream.base_url)
-    assert its == {
+    assert attributes == {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": "faulty",
         "gen_ai.request.model": "ok",
-        "gen_ai.response.model": its["gen_ai.response.model"],
-        "gen_ai.response.id": its["gen_ai.response.id"],
+        "gen_ai.response.model": attributes["gen_ai.response.model"],
+        "gen_ai.response.id": attributes["gen_ai.response.id"],
         "gen_ai.response.finish_reasons": ["stop"],
-        "gen_ai.usage.input_tokens": its["gen_ai.usage.input_tokens"],
-        "gen_ai.usage.output_tokens": its["gen_ai.usage.output_tokens"],
+        "gen_ai.usage.input_tokens": attributes["gen_ai.usage.input_tokens"],
+        "gen_ai.usage.output_tokens": attributes["gen_ai.usage.output_tokens"],
         "server.address": sent.host,
         "server.port": sent.port,
         "http.response.status_code": 200,
         "pinocchio.upstream": "faulty",
     }
-    assert its["gen_ai.response.model"] == "ok-2099"
+    assert attributes["gen_ai.response.model"] == "ok-2099"
     assert 0 < span.end_time_unix_nano - span.start_time_unix_nano < 10e9
     assert span.status.code == Status.STATUS_CODE_UNSET
     assert event.event_name == "gen_ai.evaluation.result"
@@ -121,7 +121,7 @@ def test_a_call_is_a_span_below_the_clients(
         "gen_ai.evaluation.score.value": 0.3,
         "gen_ai.evaluation.score.label": "hold",
         "gen_ai.evaluation.explanation": reply.headers["x-pinocchio-policy"],
-        "gen_ai.response.id": its["gen_ai.response.id"],
+        "gen_ai.response.id": attributes["gen_ai.response.id"],
         "pinocchio.request_id": reply.headers["x-pinocchio-request-id"],
         "pinocchio.confidence.status": "scored",
         "pinocchio.policy": reply.headers["x-pinocchio-policy"],
@@ -135,8 +135,8 @@ def test_a_call_is_a_span_below_the_clients(
 
 
 def test_no_value_costs_a_batch(start: Start, receiver: OtlpReceiver) -> None:
-    """Half a surrogate pair and a number of more than 64 bits, of a client or an upstream, are sent
-    as the protocol can carry them.
+    """Half a surrogate pair and a number of more than 64 bits, from a
+    client or an upstream, are sent in a form that the protocol has.
     """
     usage = {"prompt_tokens": 10**30, "completion_tokens": 2, "total_tokens": 3}
     message = {"role": "assistant", "content": "p=0.9"}
@@ -146,28 +146,28 @@ def test_no_value_costs_a_batch(start: Start, receiver: OtlpReceiver) -> None:
     assert start().post_raw(body, x_faulty="told").status == 200
     [span], _ = arrived(receiver, 1, 1)
     assert span.name == "chat m\\ud800"
-    its = attributes_of(span.attributes)
-    assert its["gen_ai.response.id"] == "\\ud800"
-    assert its["gen_ai.response.finish_reasons"] == ["st\\udc80p"]
-    assert its["gen_ai.usage.input_tokens"] == str(10**30)
+    attributes = attributes_of(span.attributes)
+    assert attributes["gen_ai.response.id"] == "\\ud800"
+    assert attributes["gen_ai.response.finish_reasons"] == ["st\\udc80p"]
+    assert attributes["gen_ai.usage.input_tokens"] == str(10**30)
 
 
 def test_streams_are_spans_to_their_end(start: Start, receiver: OtlpReceiver) -> None:
-    """Ids, reasons and usage are read from the events, as far as the client asked for usage."""
+    """A stream's span ends with it; ids, reasons and requested usage are read from its events."""
     proxy = start()
     proxy.ask("p=0.6", stream=True, stream_options={"include_usage": True})
     [span], [event] = arrived(receiver, 1, 1)
-    its = attributes_of(span.attributes)
-    assert its["gen_ai.response.finish_reasons"] == ["stop"]
+    attributes = attributes_of(span.attributes)
+    assert attributes["gen_ai.response.finish_reasons"] == ["stop"]
     assert span.status.code == Status.STATUS_CODE_UNSET
-    assert its["gen_ai.response.id"]
-    assert 0 <= its["gen_ai.response.time_to_first_chunk"] < 10
+    assert attributes["gen_ai.response.id"]
+    assert 0 <= attributes["gen_ai.response.time_to_first_chunk"] < 10
     assert attributes_of(event.attributes)["gen_ai.evaluation.score.value"] == 0.6
-    assert attributes_of(event.attributes)["gen_ai.response.id"] == its["gen_ai.response.id"]
+    assert attributes_of(event.attributes)["gen_ai.response.id"] == attributes["gen_ai.response.id"]
 
 
 def test_each_call_for_one_request_is_a_span(start: Start, receiver: OtlpReceiver) -> None:
-    """Beside each other below the client's; the event belongs to the one that was judged."""
+    """Several calls for one request are spans below the client's; the judged one has the event."""
     policy = (
         "version: 1\nname: up\nrules: [{name: unsure, when: {confidence: {below: 0.5}},"
         " then: {escalate: {to: say sure p=0.9}}}]\ndefault: deliver\n"
@@ -182,7 +182,7 @@ def test_each_call_for_one_request_is_a_span(start: Start, receiver: OtlpReceive
 
 
 def test_second_opinions_are_spans_of_the_same_trace(start: Start, receiver: OtlpReceiver) -> None:
-    """Also a call that fails, with its status; the event is the first reply's."""
+    """Calls for second opinions are spans of the same trace, and the first call has the event."""
     policy = (
         "version: 1\nname: two\nsecond_opinion: {from: [say Paris, status-500], n: 2}\n"
         "default: deliver\n"
@@ -205,18 +205,20 @@ def test_second_opinions_are_spans_of_the_same_trace(start: Start, receiver: Otl
 def test_calls_that_fail_say_how(
     start: Start, receiver: OtlpReceiver, model: str, error: str | None, status: int | None
 ) -> None:
-    """The status of HTTP, or our code where there was none, or no whole reply."""
+    """A failed call has the status of HTTP, or our code where there was none or no whole reply."""
     start().ask("?", model)
     until(lambda: len(receiver.spans) == 1, 20)
     [span] = receiver.spans
-    its = attributes_of(span.attributes)
+    attributes = attributes_of(span.attributes)
     assert span.status.code == Status.STATUS_CODE_ERROR
-    assert its.get("http.response.status_code") == status
-    assert its["error.type"] == error or (error is None and its["error.type"].startswith("up"))
+    assert attributes.get("http.response.status_code") == status
+    assert attributes["error.type"] == error or (
+        error is None and attributes["error.type"].startswith("up")
+    )
 
 
 def test_an_absent_confidence_has_its_reason(start: Start, receiver: OtlpReceiver) -> None:
-    """No value; `error.type` where scoring failed; the explanation says why."""
+    """An absent confidence has an explanation, and an `error.type` where scoring failed."""
     proxy = start(scorer=FailingScorer())
     proxy.ask("p=0.5")
     proxy.ask("?", "status-503")
@@ -233,7 +235,7 @@ def test_an_absent_confidence_has_its_reason(start: Start, receiver: OtlpReceive
 def test_other_surfaces_have_spans_and_their_bytes(
     start: Start, receiver: OtlpReceiver, upstream: FaultyUpstream
 ) -> None:
-    """Embeddings are relayed as before, and not judged; what is no call of a model has no span."""
+    """Embeddings are relayed unchanged and have a span; a request that calls no model has none."""
     proxy = start()
     body = {"model": "e-1", "input": "text"}
     assert proxy.http.post("/v1/embeddings", json=body).json() == body
@@ -246,7 +248,7 @@ def test_other_surfaces_have_spans_and_their_bytes(
 def test_only_what_is_sampled_is_sent(
     start: Start, receiver: OtlpReceiver, upstream: FaultyUpstream
 ) -> None:
-    """The client decides for its traces, `sample` for requests without one."""
+    """The client decides about its own traces, and `sample` about requests without one."""
     proxy = start({"sample": 0.0})
     proxy.ask("p=0.5", headers={"traceparent": f"00-{TRACE}-{SPAN}-00"})
     sent = upstream.last.header("traceparent")
@@ -259,7 +261,7 @@ def test_only_what_is_sampled_is_sent(
 
 
 @pytest.mark.parametrize(
-    "given",
+    "header",
     [
         b"",
         b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331",
@@ -271,16 +273,16 @@ def test_only_what_is_sampled_is_sent(
         b"0" * 100_000,
     ],
 )
-def test_a_traceparent_that_is_none_begins_a_new_trace(given: bytes) -> None:
-    """As the specification of W3C says."""
-    found = trace_of([(b"traceparent", given)], 1.0)
+def test_a_traceparent_that_is_none_begins_a_new_trace(header: bytes) -> None:
+    """An invalid traceparent begins a new trace, as W3C's specification says."""
+    found = trace_of([(b"traceparent", header)], 1.0)
     assert (found.parent_id, len(found.trace_id), found.is_sampled) == (None, 16, True)
     later = b"01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more"
     assert trace_of([(b"traceparent", later)], 1.0).trace_id.hex() == TRACE
 
 
 def test_requests_at_once_do_not_mix(start: Start, receiver: OtlpReceiver) -> None:
-    """Each event is its own call's, in its own trace."""
+    """Concurrent requests each have their own event and trace."""
     proxy = start()
     with ThreadPoolExecutor(8) as pool:
 
@@ -303,7 +305,7 @@ def test_requests_at_once_do_not_mix(start: Start, receiver: OtlpReceiver) -> No
 
 
 def test_a_collector_that_is_away_costs_no_request(start: Start, receiver: OtlpReceiver) -> None:
-    """What it does not take is dropped and counted; it gets what comes later."""
+    """What an absent collector does not take is dropped and counted; later it gets what follows."""
     receiver.status = 400
     proxy = start(**DESK)
     assert proxy.ask("p=0.5").headers["x-pinocchio-confidence"] == "0.5000"
@@ -320,7 +322,7 @@ def test_a_collector_that_is_away_costs_no_request(start: Start, receiver: OtlpR
 
 
 def test_what_waits_is_sent_at_the_end(start: Start, receiver: OtlpReceiver) -> None:
-    """A proxy that stops leaves nothing behind."""
+    """A proxy that stops sends what still waits."""
     proxy = start()
     for _ in range(5):
         proxy.ask("p=0.5")
@@ -329,7 +331,7 @@ def test_what_waits_is_sent_at_the_end(start: Start, receiver: OtlpReceiver) -> 
 
 
 def test_names_are_those_of_the_conventions() -> None:
-    """The pinned version of the package has each attribute that is used."""
+    """Each attribute that is used is in the pinned version of the conventions' package."""
     ours = {
         name: value
         for name, value in vars(names).items()
@@ -346,7 +348,7 @@ def test_names_are_those_of_the_conventions() -> None:
 
 
 def test_nothing_is_imported_unless_it_is_configured() -> None:
-    """A proxy without `telemetry` knows no library of OpenTelemetry, and none of ours for it."""
+    """Without `telemetry` no module of OpenTelemetry, and none of ours for it, is imported."""
     code = (
         "import sys\nfrom proxy.app import create_app_of\n"
         "from proxy.config.setup import load_setup\n"
@@ -367,7 +369,7 @@ def test_nothing_is_imported_unless_it_is_configured() -> None:
 
 
 def test_libraries_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the command that adds them to this installation."""
+    """A missing library is named with the command that installs it."""
     monkeypatch.delitem(sys.modules, "proxy.observe.otel", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
     config = Config.model_validate({"telemetry": {"otel": {}}})

@@ -161,7 +161,7 @@ def test_images_reach_the_calibrator(
 
 
 @pytest.mark.parametrize(
-    ("asked", "shown"),
+    ("asked", "images"),
     [
         (
             (
@@ -211,11 +211,11 @@ def test_images_reach_the_calibrator(
     ids=["result of a tool", "screenshot", "earlier turn"],
 )  # fmt: skip
 def test_images_of_other_turns_belong_to_the_question(
-    sighted: LiveProxy, seen: list[Item], asked: tuple[str, Json], shown: tuple[bytes, ...]
+    sighted: LiveProxy, seen: list[Item], asked: tuple[str, Json], images: tuple[bytes, ...]
 ) -> None:
     """Images in tool results and in earlier turns are scored as part of the question."""
     assert status(told(sighted, asked)) == SCORED
-    assert seen[0].images == shown
+    assert seen[0].images == images
 
 
 def test_the_openai_client_sends_images(sighted: LiveProxy, seen: list[Item]) -> None:

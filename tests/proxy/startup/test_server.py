@@ -1,4 +1,4 @@
-"""The command line: start-up mistakes are one sentence and a status, reviews work on the store."""
+"""The command line: mistakes at the start give one sentence and a status, reviews use the store."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def write(tmp_path: Path) -> Any:
 
 
 def assert_stopped(
-    done: CompletedProcess[str], status: int, name: str, *said: str, lines: int = 1
+    done: CompletedProcess[str], status: int, name: str, *reasons: str, lines: int = 1
 ) -> None:
-    """Check that a run ended with this status, named it, gave the reasons, and no traceback."""
+    """Check that a run ended with this status, name and reasons, and without a traceback."""
     assert (done.returncode, done.stdout) == (status, "")
     *sentences, last = done.stderr.strip().splitlines()
     assert last == f"pinocchio: {name} (exit status {status})"
-    for words in said:
+    for words in reasons:
         assert words in done.stderr
     assert len(sentences) == lines
     assert "Traceback" not in done.stderr
@@ -64,7 +64,7 @@ def assert_stopped(
 
 
 def test_a_taken_port(write: Any) -> None:
-    """A port that is taken is exit status 4 and a sentence that names it."""
+    """A taken port gives exit status 4 and a sentence that names it."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         done = run_cli("serve", "--config", write(), "--port", port)
@@ -72,13 +72,13 @@ def test_a_taken_port(write: Any) -> None:
 
 
 def test_a_missing_checkpoint(write: Any) -> None:
-    """A checkpoint folder that is not there is exit status 5."""
+    """A checkpoint folder that does not exist gives exit status 5."""
     done = run_cli("serve", "--port", "0", "--config", write(checkpoint="/no/such/folder"))
     assert_stopped(done, 5, "checkpoint_missing", "/no/such/folder")
 
 
 def test_an_unreachable_hub(write: Any, tmp_path: Path) -> None:
-    """A hub name that can neither be found nor downloaded is exit status 6, soon."""
+    """A hub name that can neither be found nor downloaded soon gives exit status 6."""
     started = time.perf_counter()
     hub: Any = {"HF_ENDPOINT": f"http://127.0.0.1:{free_port()}", "HF_HOME": str(tmp_path)}
     done = run_cli("serve", "--port", "0", "--config", write(checkpoint="org/model"), **hub)
@@ -87,29 +87,29 @@ def test_an_unreachable_hub(write: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "said"),
+    ("text", "line", "message"),
     [
         ("limits:\n  max_bodi: 5MB\n", 2, "did you mean 'max_body'?"),
         ("limits: {max_body: 5MB}}\n", 1, "not valid YAML"),
     ],
     ids=["unknown key", "no YAML"],
 )
-def test_a_bad_configuration(write: Any, text: str, line: int, said: str) -> None:
-    """A mistake in proxy.yaml is exit status 2 with file, line and what was meant."""
+def test_a_bad_configuration(write: Any, text: str, line: int, message: str) -> None:
+    """A mistake in proxy.yaml gives exit status 2 with file, line and the intended key."""
     path = write(text)
     done = run_cli("serve", "--port", "0", "--config", path)
-    assert_stopped(done, 2, "unusable_input", f"{path}:{line}: ", said)
+    assert_stopped(done, 2, "unusable_input", f"{path}:{line}: ", message)
 
 
 def test_a_bad_policy(write: Any, tmp_path: Path) -> None:
-    """A mistake in a policy beside the configuration is exit status 2 with its file and line."""
+    """A mistake in a policy beside the configuration gives exit status 2 with file and line."""
     (tmp_path / "desk.yaml").write_text("version: 1\nname: desk\ndefault: delivr\n")
     done = run_cli("serve", "--port", "0", "--config", write("policies: desk.yaml\n"))
     assert_stopped(done, 2, "unusable_input", f"{tmp_path}/desk.yaml:3: ", "deliver")
 
 
 def test_lending_a_key_to_everyone(write: Any) -> None:
-    """Listening beyond loopback with an upstream key and no client keys is exit status 7."""
+    """Listening beyond loopback with an upstream key but no client keys gives exit status 7."""
     upstream = "{base_url: 'https://x.example/v1', api_key: sk-canary}"
     path = write(f"upstreams: {{a: {upstream}}}\nmodels: [{{match: '*', upstream: a}}]\n")
     done = run_cli("serve", "--port", "0", "--host", "0.0.0.0", "--config", path)
@@ -119,7 +119,7 @@ def test_lending_a_key_to_everyone(write: Any) -> None:
 
 @pytest.mark.parametrize("content", [None, "this is no database"])
 def test_an_unusable_store(write: Any, tmp_path: Path, content: str | None) -> None:
-    """A store that cannot be opened is exit status 8, before anything is promised to be held."""
+    """A store that cannot be opened gives exit status 8 before the proxy serves."""
     path = tmp_path / "missing" / "held.db"
     if content is not None:
         path.parent.mkdir()
@@ -129,13 +129,13 @@ def test_an_unusable_store(write: Any, tmp_path: Path, content: str | None) -> N
 
 
 def test_check_makes_no_store(write: Any, tmp_path: Path) -> None:
-    """Whether it could be made is looked at; making it is left to those that serve."""
+    """`check` finds out whether the store could be made, and does not make it."""
     assert CliRunner().invoke(cli, ["check", "--config", write()]).exit_code == 0
     assert not list(tmp_path.glob("*.db"))
 
 
 def test_models_without_a_route(write: Any, tmp_path: Path) -> None:
-    """A policy that has models asked without a route is exit status 2, with the place of each."""
+    """A policy that calls models without a route gives exit status 2, with the place of each."""
     text = """
 version: 1
 name: desk
@@ -151,16 +151,16 @@ default:
     models = "upstreams: {demo: {demo: true}}\nmodels: [{match: demo, upstream: demo}]\n"
     done = run_cli("serve", "--port", "0", "--config", write(f"policies: desk.yaml\n{models}"))
     served = "a model that no route of the configuration serves"
-    told = [
+    errors = [
         f"desk.yaml:3: ask.models[1] names 'other', {served}",
         f"desk.yaml:5: rules[0].then.clarify.model names 'poet', {served}",
         f"desk.yaml:8: default.escalate.to[1] names 'strong', {served}",
     ]
-    assert_stopped(done, 2, "unusable_input", *told, lines=3)
+    assert_stopped(done, 2, "unusable_input", *errors, lines=3)
 
 
 def test_escalations_in_a_circle(write: Any, tmp_path: Path) -> None:
-    """Rules that escalate models to each other are exit status 2: they would ask for nothing."""
+    """Rules that escalate models to each other, which has no effect, give exit status 2."""
     text = """
 version: 1
 name: desk
@@ -181,7 +181,7 @@ default: deliver
 
 
 def test_the_greeting(write: Any, tmp_path: Path, upstream: FaultyUpstream) -> None:
-    """The greeting says where, and its line to paste works; Ctrl-C ends without a traceback."""
+    """The greeting has the address and a line to paste that works; Ctrl-C ends cleanly."""
     config = (
         f"upstreams: {{demo: {{demo: true}}}}\nmodels: [{{match: demo, upstream: demo}}]\n"
         f"calibrator: {{checkpoint: 'fake:0.5'}}\nstore: sqlite:///{tmp_path}/held.db\n"
@@ -205,7 +205,7 @@ def test_the_greeting(write: Any, tmp_path: Path, upstream: FaultyUpstream) -> N
 
 
 def test_the_line_to_paste_with_keys(tmp_path: Path) -> None:
-    """Where keys are required it has a place for one, says who makes it, and works with it."""
+    """Where keys are required, the line has a place for one and names the command for it."""
     config = (
         f"keys: required\n{DEMO}calibrator: {{checkpoint: 'fake:0.5'}}\n"
         f"store: sqlite:///{tmp_path}/held.db\n"
@@ -240,7 +240,7 @@ def test_the_line_to_paste_with_keys(tmp_path: Path) -> None:
 def test_the_line_to_paste_names_a_model_of_the_demo(
     write: Any, models: str, invited: str | None
 ) -> None:
-    """One that the routes send there; without one there is no line."""
+    """The line names a model that the routes send to the demo; without one there is no line."""
     upstreams = "{demo: {demo: true}, other: {base_url: 'http://127.0.0.1:1/v1'}}"
     setup = load_setup(Path(write(f"upstreams: {upstreams}\nmodels: {models}\n")))
     lines = invitation(setup, "http://127.0.0.1:8000/v1")
@@ -249,7 +249,7 @@ def test_the_line_to_paste_names_a_model_of_the_demo(
 
 
 def test_what_serve_does_not_load(write: Any, tmp_path: Path) -> None:
-    """Seconds and megabytes that nobody uses: what other commands, consoles and sockets need."""
+    """`serve` does not load what only other commands, consoles and sockets need."""
     config = write("admin: {enabled: false}\n", checkpoint="none")
     command = [sys.executable, "-X", "importtime", "-m", "pinocchio", "serve", "--port", "0"]
     with (
@@ -269,14 +269,14 @@ def test_what_serve_does_not_load(write: Any, tmp_path: Path) -> None:
 
 
 def test_the_version() -> None:
-    """`pinocchio --version` is that of the package."""
+    """`pinocchio --version` prints the package's version."""
     command = [sys.executable, "-m", "pinocchio", "--version"]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert told == f"pinocchio-proxy {pinocchio.__version__}\n"
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert output == f"pinocchio-proxy {pinocchio.__version__}\n"
 
 
 def test_check(write: Any, tmp_path: Path) -> None:
-    """`check` of a usable configuration is exit status 0 and says how streams are sent."""
+    """`check` of a valid configuration gives exit status 0 and says how streams are sent."""
     (tmp_path / "desk.yaml").write_text(HOLD)
     path = write("policies: desk.yaml\n")
     done = CliRunner().invoke(cli, ["check", "--config", path])
@@ -287,7 +287,7 @@ def test_check(write: Any, tmp_path: Path) -> None:
 
 
 def test_check_refuses_what_a_running_proxy_would(tmp_path: Path) -> None:
-    """A team that active keys belong to is removed: the proxy keeps the configuration before."""
+    """`check` refuses to remove a team that has active keys, as a running proxy would."""
     config = tmp_path / "proxy.yaml"
     text = (
         f"keys: required\n{DEMO}calibrator: {{checkpoint: 'fake:0.5'}}\n"
@@ -304,7 +304,7 @@ def test_check_refuses_what_a_running_proxy_would(tmp_path: Path) -> None:
 
 
 def test_a_store_without_a_chain_is_told_at_the_start(tmp_path: Path, postgres_url: str) -> None:
-    """PostgreSQL has no place for a key: the greeting and the log say so, and how to mend it."""
+    """On PostgreSQL without a key for the chain, greeting and log say so and what to do."""
     config = f"{DEMO}calibrator: {{checkpoint: 'fake:0.5'}}\nstore: {postgres_url}\n"
     with ProxyProcess(tmp_path, config) as server:
         until(lambda: "PINOCCHIO_CHAIN_KEY" in server.stdout())
@@ -313,7 +313,7 @@ def test_a_store_without_a_chain_is_told_at_the_start(tmp_path: Path, postgres_u
 
 
 def test_check_names_all_mistakes(write: Any) -> None:
-    """`check` of a bad configuration is exit status 2 with a line for each mistake."""
+    """`check` of an invalid configuration gives exit status 2 with a line for each mistake."""
     path = write("limits:\n  max_bodi: 5\n  max_hold: 5\n")
     done = CliRunner().invoke(cli, ["check", "--config", path])
     assert (done.exit_code, done.stdout) == (2, "")
@@ -322,7 +322,7 @@ def test_check_names_all_mistakes(write: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "said"),
+    ("text", "line", "message"),
     [
         ("\npolicies: observ\n", 2, "policies: observ: there is no pack of this name; did you"),
         ("policies: nofile.yaml\n", 1, "nofile.yaml: there is no such file"),
@@ -346,27 +346,27 @@ def test_check_names_all_mistakes(write: Any) -> None:
     ],
 )
 def test_check_names_the_line_of_what_is_not_there(
-    write: Any, monkeypatch: pytest.MonkeyPatch, text: str, line: int, said: str
+    write: Any, monkeypatch: pytest.MonkeyPatch, text: str, line: int, message: str
 ) -> None:
-    """What a key names, and where the desk listens, has the file and line of the key."""
+    """A key that names something missing, or an unusable desk's address, has its file and line."""
     monkeypatch.delenv("PINOCCHIO_ADMIN_TOKEN", raising=False)
     path = write(text)
     done = CliRunner().invoke(cli, ["check", "--config", path])
-    told = done.stderr.splitlines()
-    assert (done.exit_code, done.stdout, len(told)) == (2, "", 2)
-    assert told[0].startswith(f"{path}:{line}: ")
-    assert said in told[0]
+    errors = done.stderr.splitlines()
+    assert (done.exit_code, done.stdout, len(errors)) == (2, "", 2)
+    assert errors[0].startswith(f"{path}:{line}: ")
+    assert message in errors[0]
 
 
 def test_what_stands_in_no_file_has_no_line(write: Any) -> None:
-    """A policy that the command line names is a mistake there, not in the configuration."""
+    """An unknown policy on the command line is reported without a line of the configuration."""
     done = CliRunner().invoke(cli, ["check", "--config", write(), "--policy", "observ"])
     assert done.exit_code == 2
     assert done.stderr.startswith("observ: there is no pack of this name")
 
 
 def test_check_warns_of_models_that_nothing_routes(write: Any) -> None:
-    """An empty list is usable, and answers no request."""
+    """`check` warns of an empty list of routes, which is valid and answers no request."""
     path = write("models: []\n")
     done = CliRunner().invoke(cli, ["check", "--config", path])
     assert done.exit_code == 0
@@ -382,10 +382,10 @@ def holding(start_proxy: StartProxy) -> LiveProxy:
 
 
 def reviews(proxy: LiveProxy, *arguments: str) -> Result:
-    """`pinocchio reviews ARGUMENTS` on the store of a running proxy; here, as that is faster."""
+    """Run `pinocchio reviews ARGUMENTS` on a running proxy's store, in this process for speed."""
     path = proxy.store_path.parent / "proxy.yaml"
     path.write_text(f"store: sqlite:///{proxy.store_path}\ncalibrator: {{checkpoint: none}}\n")
-    # the proxy logs at any time, also while the command's output is read from `sys.stdout`
+    # The proxy logs at any time, also while the command's output is read from `sys.stdout`.
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.__stderr__))
     try:
         done = CliRunner().invoke(cli, ["reviews", *arguments, "--config", str(path)])
@@ -396,7 +396,7 @@ def reviews(proxy: LiveProxy, *arguments: str) -> Result:
 
 
 def test_reviews_of_a_running_proxy(holding: LiveProxy) -> None:
-    """What a running proxy holds is listed and shown, released or rejected from a terminal."""
+    """Held replies of a running proxy are listed, shown, released and rejected from a terminal."""
     ids = [holding.ask(f"why? p=0.{number}").json()["id"] for number in (3, 1)]
     listed = reviews(holding, "list")
     lines = listed.stdout.splitlines()
@@ -405,15 +405,15 @@ def test_reviews_of_a_running_proxy(holding: LiveProxy) -> None:
         [ids[0], "0.3000", "seniors"],
     ]
     facts = [json.loads(line) for line in reviews(holding, "list", "--json").stdout.splitlines()]
-    told = (facts[0]["id"], facts[0]["state"], facts[0]["question"])
-    assert told == (ids[1], "open", "why? p=0.1")
+    row = (facts[0]["id"], facts[0]["state"], facts[0]["question"])
+    assert row == (ids[1], "open", "why? p=0.1")
 
     assert "reject in 7 d" in lines[0]
     assert (facts[0]["on_expiry"], facts[0]["calls"]) == ("reject", [])
 
-    shown = json.loads(reviews(holding, "show", ids[0], "--json").stdout)
-    assert shown["reply"]["choices"][0]["message"]["content"] == "why? p=0.3"
-    assert shown["confidence"] == 0.3
+    review = json.loads(reviews(holding, "show", ids[0], "--json").stdout)
+    assert review["reply"]["choices"][0]["message"]["content"] == "why? p=0.3"
+    assert review["confidence"] == 0.3
 
     assert reviews(holding, "approve", ids[0], "--as", "alice", "--wrong").exit_code == 0
     facts = json.loads(reviews(holding, "show", ids[0], "--json").stdout)
@@ -431,7 +431,7 @@ def test_reviews_of_a_running_proxy(holding: LiveProxy) -> None:
 
 
 def test_reviews_that_are_not_there(holding: LiveProxy) -> None:
-    """An unknown id is exit status 1 and a sentence."""
+    """An unknown id gives exit status 1 and a sentence."""
     for command in ("show", "approve", "reject"):
         done = reviews(holding, command, "chatcmpl-held-nothing")
         assert (done.exit_code, done.stdout) == (1, "")
@@ -439,6 +439,6 @@ def test_reviews_that_are_not_there(holding: LiveProxy) -> None:
 
 
 def test_reviews_without_a_store(write: Any) -> None:
-    """In a process of its own, a store that cannot be opened is exit status 8."""
+    """In a process of its own, a store that cannot be opened gives exit status 8."""
     done = run_cli("reviews", "list", "--config", write("store: sqlite:////no/such/held.db\n"))
     assert_stopped(done, 8, "store_unavailable", "/no/such/held.db")

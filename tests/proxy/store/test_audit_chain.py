@@ -1,4 +1,4 @@
-"""The chain over the record: whoever changes, removes or inserts a row is found out."""
+"""The chain over the record shows every row that is changed, removed or inserted."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def url(
 
 
 def live(url: str) -> None:
-    """Exchanges, holds and verdicts, a withdrawal, a key."""
+    """Make exchanges, holds and verdicts, a withdrawal, and a key."""
     record(url, 5)
     asyncio.run(review(url))
     queue = ReviewQueue(url)
@@ -102,7 +102,7 @@ def record(url: str, count: int) -> list[str]:
 
 
 async def review(url: str) -> None:
-    """Four replies: one handed out, one rejected, one that expires, one that waits."""
+    """Hold four replies: one handed out, one rejected, one that expires, one that waits."""
     store = Store(url)
     await store.open()
     for id in "abcd":
@@ -119,9 +119,9 @@ async def review(url: str) -> None:
 
 @pytest.fixture
 def run(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., Result]:
-    """`pinocchio audit ..` on the test's store."""
-    its = "url" if "url" in request.fixturenames else "store_url"
-    (tmp_path / "proxy.yaml").write_text(f"store: {request.getfixturevalue(its)}\n")
+    """Run `pinocchio audit ..` on the test's store."""
+    fixture = "url" if "url" in request.fixturenames else "store_url"
+    (tmp_path / "proxy.yaml").write_text(f"store: {request.getfixturevalue(fixture)}\n")
 
     def run(*arguments: str) -> Result:
         return CliRunner().invoke(cli, [*arguments, "--config", str(tmp_path / "proxy.yaml")])
@@ -133,20 +133,20 @@ Run = Callable[..., Result]
 
 
 def test_what_nobody_changed_is_intact(url: str, run: Run) -> None:
-    """Every event has its entry, every row is covered, and the head is its last line."""
+    """In an untouched store every event has its entry, and every row is covered."""
     done = run("verify", "--json")
-    told = json.loads(done.stdout)
-    assert (done.exit_code, told["is_intact"], told["breaks"]) == (0, True, []), done.output
+    body = json.loads(done.stdout)
+    assert (done.exit_code, body["is_intact"], body["breaks"]) == (0, True, []), done.output
     tables = {"held_replies": 4, "exchanges": 5, "verdicts": 3, "client_keys": 1}
-    assert told["rows"] == {**tables, "withdrawn_grants": 1}
-    assert (told["earlier"], told["forgotten"]) == (0, 0)
+    assert body["rows"] == {**tables, "withdrawn_grants": 1}
+    assert (body["earlier"], body["forgotten"]) == (0, 0)
     kinds = [kind for (kind,) in execute(url, "SELECT kind FROM audit_chain ORDER BY sequence")]
     assert kinds[:2] == ["begun", "recorded"]
     held = ["held"] * 4 + ["decided", "taken", "decided", "expired", "labelled", "decided"]
     later = [kind for kind in kinds if kind not in ("begun", "recorded")]
     assert later == [*held, *["labelled"] * 3, "withdrawn", "key_made", "key_revoked"]
-    assert run("verify").stdout.splitlines()[-1] == f"head {told['head']}"
-    assert run("verify", "--head", told["head"]).exit_code == 0
+    assert run("verify").stdout.splitlines()[-1] == f"head {body['head']}"
+    assert run("verify", "--head", body["head"]).exit_code == 0
     assert "nothing was changed" in run("verify").stdout
 
 
@@ -203,19 +203,19 @@ TAMPERING = {
 )
 @pytest.mark.parametrize("how", TAMPERING)
 def test_tampering_is_found_and_named(url: str, run: Run, how: str) -> None:
-    """The first break names what was done and to what; the exit status is 1."""
+    """The first break names what was done and to what, with exit status 1."""
     statement, first = TAMPERING[how]
     [(id,)] = execute(url, "SELECT max(request_id) FROM exchanges")
     execute(url, statement, **({"id": id} if ":id" in statement else {}))
     done = run("verify", "--json")
-    told = json.loads(done.stdout)
-    assert (done.exit_code, told["is_intact"]) == (1, False)
-    assert " ".join((told["breaks"][0]["what"], told["breaks"][0]["of"])) == first
+    body = json.loads(done.stdout)
+    assert (done.exit_code, body["is_intact"]) == (1, False)
+    assert " ".join((body["breaks"][0]["what"], body["breaks"][0]["of"])) == first
     assert "BROKEN in" in run("verify").stdout
 
 
 def test_changed_bytes_are_found(url: str, run: Run) -> None:
-    """Of a held reply every byte counts."""
+    """A change of any byte of a held reply is found."""
     path = path_of(url)
     other = "X'7B7D'" if path else r"'\x7b7d'"
     execute(url, f"UPDATE held_replies SET reply = {other} WHERE id = 'a'")
@@ -225,7 +225,7 @@ def test_changed_bytes_are_found(url: str, run: Run) -> None:
 
 
 def test_a_cut_tail_is_told_by_an_earlier_head(url: str, run: Run) -> None:
-    """Who removes the last rows with their entries is found out by a head that was kept."""
+    """Removing the last rows with their entries is found by a head that was kept."""
     head = json.loads(run("verify", "--json").stdout)["head"]
     ids = record(url, 3)
     later = json.loads(run("verify", "--json").stdout)["head"]
@@ -241,14 +241,14 @@ def test_a_cut_tail_is_told_by_an_earlier_head(url: str, run: Run) -> None:
 
 @pytest.mark.parametrize("head", ["foo", "", "7", "7:", "7:abc", f"-7:{'0' * 64}", f"7:{'0' * 65}"])
 def test_a_head_that_is_none_raises_no_alarm(url: str, run: Run, head: str) -> None:
-    """What nobody can have been told is a mistake of the person who typed it."""
+    """A head that no chain can have is a typing mistake, and no alarm."""
     done = run("verify", "--head", head)
     assert (done.exit_code, done.stdout) == (2, "")
     assert f"--head must be SEQUENCE:MAC, as `audit verify` prints it, not {head!r}" in done.stderr
 
 
 def test_what_was_there_before_the_chain_is_bound_by_it(store_url: str, run: Run) -> None:
-    """Rows from before are covered once it begins: none can be swapped for another."""
+    """Rows from before the chain are covered once it begins, so that none can be exchanged."""
     ids = record(store_url, 4)
     keys = KeyStore(store_url)
     keys.add(ClientKey("key_old", "digest", 1.0))
@@ -262,14 +262,14 @@ def test_what_was_there_before_the_chain_is_bound_by_it(store_url: str, run: Run
     execute(store_url, f"UPDATE exchanges SET request_id = 'req_0' WHERE request_id = '{ids[0]}'")
     done = run("verify")
     assert done.exit_code == 1
-    for told in ("client_keys key_old", "client_keys key_new", "exchanges req_0"):
-        assert told in done.stdout
+    for name in ("client_keys key_old", "client_keys key_new", "exchanges req_0"):
+        assert name in done.stdout
 
 
 def test_a_running_proxy_says_that_its_chain_begins_anew(
     store_url: str, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It knew a last entry: where that is gone the log says so, and the chain itself does."""
+    """Where the last entry that a running proxy knew is gone, its log and the new chain say so."""
     records = Records(store_url, every_s=0.001)
     records.open()
     engine = open_engine(store_url)
@@ -293,7 +293,7 @@ def test_a_running_proxy_says_that_its_chain_begins_anew(
 
 @pytest.mark.parametrize("model", ["m\ud800", "m\0", "m" * 5_000_000])
 def test_no_name_keeps_an_exchange_out_of_the_record(store_url: str, run: Run, model: str) -> None:
-    """What a database cannot keep is kept as its escape, and covered."""
+    """A name that a database cannot store is stored escaped, and covered by the chain."""
     records = Records(store_url, every_s=0.001)
     records.open()
     values = row(id := new_request_id())
@@ -307,11 +307,11 @@ def test_no_name_keeps_an_exchange_out_of_the_record(store_url: str, run: Run, m
 
 
 def test_another_key_fits_nothing(url: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a key of his own nobody can make the chain anew."""
+    """Without the key nobody can rebuild the chain."""
     monkeypatch.setenv(KEY_VARIABLE, "another key")
-    told = json.loads(run("verify", "--json").stdout)
-    assert told["breaks"][0]["sequence"] == 1
-    assert told["count"] == told["entries"]
+    body = json.loads(run("verify", "--json").stdout)
+    assert body["breaks"][0]["sequence"] == 1
+    assert body["count"] == body["entries"]
 
 
 WRITER = """
@@ -330,7 +330,7 @@ records.close()
     "store_url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True
 )
 def test_several_processes_write_one_chain(store_url: str, run: Run, tmp_path: Path) -> None:
-    """Entries of processes that write at the same time follow one another."""
+    """Several processes that write at the same time make one chain."""
     ids = [new_request_id() for _ in range(120)]
     writer = Program(tmp_path / "writer.py")
     (tmp_path / "writer.py").write_text(WRITER)
@@ -344,14 +344,14 @@ def test_several_processes_write_one_chain(store_url: str, run: Run, tmp_path: P
         for some in (ids[:60], ids[60:])
     ]  # fmt: skip
     assert [process.wait(60) for process in processes] == [0, 0]
-    told = json.loads(run("verify", "--json").stdout)
-    assert (told["is_intact"], told["rows"]) == (True, {"exchanges": 121})
+    body = json.loads(run("verify", "--json").stdout)
+    assert (body["is_intact"], body["rows"]) == (True, {"exchanges": 121})
 
 
 def test_without_a_key_sqlite_has_one_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Random, for its owner alone, and the same the next time."""
+    """For SQLite a random key is made beside the file, for its owner alone, and used again."""
     monkeypatch.delenv(KEY_VARIABLE)
     url = f"sqlite:///{tmp_path}/held.db"
     record(url, 1)
@@ -371,7 +371,7 @@ def test_without_a_key_sqlite_has_one_beside_it(
 def test_without_a_key_postgresql_has_no_chain(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What is recorded is recorded all the same, and the log says what is missing."""
+    """PostgreSQL without a key has records and no chain, and the log says what is missing."""
     monkeypatch.delenv(KEY_VARIABLE)
     record(postgres_url, 2)
     assert execute(postgres_url, "SELECT count(*) FROM exchanges") == [(2,)]
@@ -380,7 +380,7 @@ def test_without_a_key_postgresql_has_no_chain(
 
 
 def test_what_commands_print_has_no_lines_of_the_log(postgres_url: str, tmp_path: Path) -> None:
-    """That there is no chain is a warning on stderr; on stdout is the key alone."""
+    """On stdout there is only the key; the warning that there is no chain is on stderr."""
     (tmp_path / "proxy.yaml").write_text(f"store: {postgres_url}\n")
     done = run_cli("keys", "create", "--json", "--config", str(tmp_path / "proxy.yaml"))
     assert json.loads(done.stdout).keys() == {"id", "key"}
@@ -396,7 +396,7 @@ def verified(url: str, tmp_path: Path, *options: str) -> Result:
 def test_a_key_that_comes_later_says_that_the_chain_begins_with_it(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """What was recorded without a key is covered from then on."""
+    """A key that is added later covers what was recorded before, and the report says so."""
     monkeypatch.delenv(KEY_VARIABLE)
     record(postgres_url, 30)
     monkeypatch.setenv(KEY_VARIABLE, "later")
@@ -414,7 +414,7 @@ def test_a_key_that_comes_later_says_that_the_chain_begins_with_it(
 def test_another_key_says_from_when_it_verifies(
     store_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Of entries made with the key before, it knows nothing; who knows how many says so."""
+    """Entries under an earlier key are not verified, unless the reader gives their number."""
     record(store_url, 3)
     monkeypatch.setenv(KEY_VARIABLE, "another")
     wrong = verified(store_url, tmp_path).stdout
@@ -434,7 +434,7 @@ def test_another_key_says_from_when_it_verifies(
 def test_a_chain_that_was_emptied_is_no_chain_that_has_not_begun(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The key beside the database was made for its first entry."""
+    """An emptied chain is found, as its key was made for the first entry."""
     monkeypatch.delenv(KEY_VARIABLE)
     url = f"sqlite:///{tmp_path}/held.db"
     record(url, 2)

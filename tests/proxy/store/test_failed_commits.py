@@ -1,8 +1,8 @@
-"""The chain after a commit that failed: no alarm that somebody tampered, and no lost record.
+"""The chain after a failed commit: no alarm of tampering, and no lost record.
 
 A commit fails before the database has it (a full disk, a constraint that is checked at the end, a
-connection that ends), or after it (the answer is lost); PostgreSQL's server may die with the last
-commits that nobody waited for. The databases and their failures are real.
+connection that ends), or after it (the answer is lost). PostgreSQL's server may die with its last
+commits, for which nobody waited. The databases and their failures are real.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def add_key(
 
 
 def end_connection(connection: sa.Connection) -> None:
-    """End a connection before its COMMIT: at the server, or by closing the file's handle."""
+    """End a connection before its COMMIT, at the server or by closing the file's handle."""
     if connection.dialect.name == "sqlite":
         driver = connection.connection.driver_connection
         assert driver is not None
@@ -108,7 +108,7 @@ def test_a_commit_that_fails_raises_no_alarm(
     how: str,
     before: int,
 ) -> None:
-    """Wherever it fails, first or later, once or again: what is there verifies, and goes on."""
+    """A failed commit, first or later, once or repeated, leaves a chain that verifies."""
     for number in range(before):
         add_key(engine, f"before {number}")
     ways: dict[str, Any] = dict(
@@ -171,7 +171,7 @@ print(records.shed)
 
 
 def test_a_full_disk_raises_no_alarm(tmp_path: Path) -> None:
-    """A limit on the file's size fails commits as a full disk does; all is recorded in the end."""
+    """A full disk, simulated by a limit on the file's size, raises no alarm and loses nothing."""
     url = f"sqlite:///{tmp_path}/store.db"
     done = subprocess.run(
         [sys.executable, "-c", FULL_DISK, url],
@@ -185,13 +185,13 @@ def test_a_full_disk_raises_no_alarm(tmp_path: Path) -> None:
     assert "records_wait" in done.stdout  # commits did fail
     assert done.stdout.splitlines()[-1] == "0"
     (tmp_path / "proxy.yaml").write_text(f"store: {url}\n")
-    told = CliRunner().invoke(cli, ["verify", "--config", str(tmp_path / "proxy.yaml")])
-    assert (told.exit_code, "400 of exchanges" in told.stdout) == (0, True), told.stdout
+    verified = CliRunner().invoke(cli, ["verify", "--config", str(tmp_path / "proxy.yaml")])
+    assert (verified.exit_code, "400 of exchanges" in verified.stdout) == (0, True), verified.stdout
     assert "audit_chain_cut" not in done.stdout
 
 
 def test_a_server_that_dies_takes_the_last_commits_along_without_an_alarm(tmp_path: Path) -> None:
-    """Nobody waits until records are on PostgreSQL's disk: what its crash loses was not cut off."""
+    """Records that a crashed PostgreSQL had not yet written to its disk raise no alarm."""
     with PostgresServer(is_durable=True) as server:
         url = server.new_database()
         open_engine(url).dispose()  # its tables are on the disk
@@ -207,12 +207,12 @@ def test_a_server_that_dies_takes_the_last_commits_along_without_an_alarm(tmp_pa
             until(lambda: not records.lag_s())
         records.close()
         (tmp_path / "proxy.yaml").write_text(f"store: {url}\n")
-        told = CliRunner().invoke(cli, ["verify", "--config", str(tmp_path / "proxy.yaml")])
-    assert (told.exit_code, "nothing was changed" in told.stdout) == (0, True), told.stdout
+        done = CliRunner().invoke(cli, ["verify", "--config", str(tmp_path / "proxy.yaml")])
+    assert (done.exit_code, "nothing was changed" in done.stdout) == (0, True), done.stdout
 
 
 def test_a_cut_is_declared_once(engine: sa.Engine, audit: Callable[..., Result]) -> None:
-    """With who and why, which stays in the chain; what comes later has to be declared by itself."""
+    """A declared cut stays in the chain with author and reason, and a later one needs its own."""
     add_key(engine, "first")
     assert audit("declare", "--by", "ada", "--why", "x").exit_code == 1
     for why in ("the first backup was restored", "another one was"):
@@ -234,7 +234,7 @@ def test_a_cut_is_declared_once(engine: sa.Engine, audit: Callable[..., Result])
 
 
 def test_changed_rows_cannot_be_declared(engine: sa.Engine, audit: Callable[..., Result]) -> None:
-    """A declaration is about entries that are gone, and about nothing else."""
+    """A declaration covers entries that are gone, and no changed rows."""
     add_key(engine, "changed")
     with engine.begin() as connection:
         connection.execute(client_keys.update().values(digest="another"))

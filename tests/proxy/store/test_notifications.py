@@ -1,4 +1,4 @@
-"""PostgreSQL tells every proxy of verdicts and keys; where it cannot, they are found by looking."""
+"""PostgreSQL notifies every proxy of verdicts and keys; without it they are found by polling."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LISTENING = (
 
 @pytest.fixture
 def seldom(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who waits looks into the store itself so seldom that this test sees none of it."""
+    """Make polling of the store so rare that this test sees none of it."""
     monkeypatch.setattr(waiting, "NOTIFIED_POLL_EVERY_S", NEVER_S)
     monkeypatch.setattr("proxy.generations.reloading.NOTIFIED_LOOK_EVERY_S", NEVER_S)
 
@@ -43,31 +43,31 @@ def url(postgres_url: str) -> str:
 def proxy(upstream: FaultyUpstream, url: str, tmp_path: Path, seldom: None) -> Iterator[LiveProxy]:
     proxy = LiveProxy(upstream.base_url, tmp_path, policy=HOLD, store=url)
     until(lambda: execute(url, LISTENING))
-    time.sleep(0.2)  # it says so to those who wait
+    time.sleep(0.2)  # it notifies those who wait
     yield proxy
     proxy.stop()
 
 
 def test_a_verdict_given_elsewhere_is_heard_of(proxy: LiveProxy, url: str) -> None:
-    """A client that waits here is answered, though nobody looks into the store."""
+    """A client that waits gets a verdict from elsewhere without a query to the store."""
     with ThreadPoolExecutor() as pool:
         waiting_one = pool.submit(proxy.ask, "p=0.1")
         until(lambda: listed(url, HELD))
-        time.sleep(0.5)  # by now it waits for the next look, in ten minutes
+        time.sleep(0.5)  # by now it waits for the next query, in ten minutes
         [id] = listed(url, HELD)
         assert decide(url, id, RELEASED)
         assert waiting_one.result(5).headers["x-pinocchio-action"] == "deliver"
 
 
 def test_a_lost_connection_is_made_again(proxy: LiveProxy, url: str) -> None:
-    """Meanwhile those who wait look themselves."""
+    """A lost connection is made again, and meanwhile the store is polled."""
     [(pid,)] = execute(url, LISTENING)
     with capture_logs() as lines:
         execute(url, f"SELECT pg_terminate_backend({pid})")
         until(lambda: [row for row in execute(url, LISTENING) if row != (pid,)])
         until(lambda: "store_notifications_heard" in [each["event"] for each in lines])
-    told = [each["event"] for each in lines if each["event"].startswith("store_notifications")]
-    assert told == ["store_notifications_lost", "store_notifications_heard"]
+    events = [each["event"] for each in lines if each["event"].startswith("store_notifications")]
+    assert events == ["store_notifications_lost", "store_notifications_heard"]
     with ThreadPoolExecutor() as pool:
         waiting_one = pool.submit(proxy.ask, "p=0.1")
         until(lambda: listed(url, HELD))
@@ -79,7 +79,7 @@ def test_a_lost_connection_is_made_again(proxy: LiveProxy, url: str) -> None:
 def test_a_key_is_known_and_revoked_everywhere_at_once(
     upstream: FaultyUpstream, url: str, tmp_path: Path, seldom: None
 ) -> None:
-    """Without a look at the table, and what is going on for a revoked key ends."""
+    """A new key works everywhere at once; once it is revoked, its requests under way end too."""
     options = {"keys": "required", "upstream": {"api_key": "sk-own"}}
     proxy = LiveProxy(upstream.base_url, tmp_path, store=url, **options)
     secret, keys = new_secret(), KeyStore(url)

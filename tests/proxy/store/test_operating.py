@@ -1,4 +1,4 @@
-"""What docs/database.md promises: least rights, few connections, backups that are whole."""
+"""Promises of docs/database.md: least rights, few connections, complete backups."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_CONNECTIONS = 30  # of one process, as the page says
 
 
 def grants() -> list[str]:
-    """Return the statements that the page gives to whoever owns the database."""
+    """Return the statements that the page gives to the database's owner."""
     block = PAGE.split("```sql\n")[1].split("```")[0]
     return [line.strip() for line in block.split(";") if line.strip()]
 
@@ -39,8 +39,8 @@ def with_least_rights(
     """Yield a proxy that may read and write rows of a migrated store, but create nothing in it."""
     open_engine(postgres_url).dispose()  # as `pinocchio migrate` does
     name = postgres_url.rpartition("/")[2]
-    told = [each.replace("pinocchio_db", name).replace("SECRET", "app") for each in grants()]
-    execute(postgres_url, "DROP ROLE IF EXISTS pinocchio_app", *told)
+    statements = [each.replace("pinocchio_db", name).replace("SECRET", "app") for each in grants()]
+    execute(postgres_url, "DROP ROLE IF EXISTS pinocchio_app", *statements)
     url = f"postgresql://pinocchio_app:app@127.0.0.1:{postgres.port}/{name}"
     proxy = LiveProxy(upstream.base_url, tmp_path, policy=HOLD, store=url, **DESK)
     yield proxy
@@ -51,7 +51,7 @@ def with_least_rights(
 def test_a_proxy_runs_with_the_rights_that_the_page_grants(
     with_least_rights: LiveProxy, postgres_url: str
 ) -> None:
-    """Replies are held, recorded and decided on, keys read, and no table can be made."""
+    """With the page's rights replies are held, recorded and decided on, but no table is made."""
     proxy = with_least_rights
     held = proxy.ask("p=0.1").headers["x-pinocchio-review-id"]
     assert decide(proxy, held, verdict="approve", correct=True).status_code == 200
@@ -64,8 +64,8 @@ def test_a_proxy_runs_with_the_rights_that_the_page_grants(
 def test_a_database_that_hangs_does_not_keep_a_scrape_waiting(
     postgres_url: str, upstream: FaultyUpstream, tmp_path: Path
 ) -> None:
-    """What is known without it comes at once, for the token and for an admin's key, however long
-    the tables stay locked; afterwards the rest is there again.
+    """While tables are locked a scrape gets what is known without the database at
+    once, with the token or an admin's key; afterwards the rest is there again.
     """
     proxy = LiveProxy(upstream.base_url, tmp_path, policy=HOLD, store=postgres_url, **DESK)
     key = {"authorization": f"Bearer {make_key(proxy, 'admin', 'prometheus')}"}
@@ -78,13 +78,13 @@ def test_a_database_that_hangs_does_not_keep_a_scrape_waiting(
             names = [f'"{name}"' for name in sa.inspect(connection).get_table_names()]
             connection.execute(sa.text(f"LOCK TABLE {', '.join(names)} IN ACCESS EXCLUSIVE MODE"))
             begun = time.monotonic()
-            while time.monotonic() - begun < 8:  # longer than anything is remembered but keys
+            while time.monotonic() - begun < 8:  # longer than all but keys are remembered
                 for headers in ({}, key):
-                    asked = time.monotonic()
+                    began = time.monotonic()
                     found = proxy.desk.get("/metrics", headers=headers)
                     assert found.status_code == 200
                     assert "pinocchio_requests_total{" in found.text
-                    assert time.monotonic() - asked < 3
+                    assert time.monotonic() - began < 3
                 time.sleep(0.5)
         until(lambda: "pinocchio_held_replies{" in proxy.desk.get("/metrics").text)
     finally:
@@ -95,18 +95,18 @@ def test_a_database_that_hangs_does_not_keep_a_scrape_waiting(
 def test_a_busy_proxy_has_few_connections(
     postgres_url: str, upstream: FaultyUpstream, tmp_path: Path
 ) -> None:
-    """Of 60 replies that are held at once, with a desk that is looked at meanwhile."""
+    """A proxy that holds 60 replies at once, beside a desk in use, has few connections."""
     proxy = LiveProxy(upstream.base_url, tmp_path, policy=HOLD, store=postgres_url, **DESK)
     name, seen = postgres_url.rpartition("/")[2], 0
     query = f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{name}'"
     try:
         proxy.desk.get("/metrics")
         with ThreadPoolExecutor(30) as pool:
-            asked = [pool.submit(proxy.ask, f"p=0.{n % 9 + 1} {n}") for n in range(60)]
-            while not all(each.done() for each in asked):
+            asking = [pool.submit(proxy.ask, f"p=0.{n % 9 + 1} {n}") for n in range(60)]
+            while not all(each.done() for each in asking):
                 [(count,)] = execute(postgres_url, query)
                 seen = max(seen, count - 1)  # this one
-        assert {each.result().status_code for each in asked} == {200}
+        assert {each.result().status_code for each in asking} == {200}
     finally:
         proxy.stop()
     assert 0 < seen <= MOST_CONNECTIONS, seen
@@ -116,16 +116,16 @@ def test_a_busy_proxy_has_few_connections(
 def test_a_backup_of_sqlite_has_what_is_in_the_log_of_writes(
     upstream: FaultyUpstream, tmp_path: Path
 ) -> None:
-    """The page's statement copies a store in use whole, and its audit chain holds; the file alone
-    lacks what is still in the log of writes (`-wal`).
+    """The page's statement copies a store in use with its log of writes
+    (`-wal`), and the copy's chain is intact; the file alone lacks that log.
     """
     proxy = LiveProxy(upstream.base_url, tmp_path, policy=HOLD, **DESK)
     held = [proxy.ask(f"p=0.{n}").headers["x-pinocchio-review-id"] for n in (1, 2, 3)]
     statement = PAGE.split('"VACUUM INTO')[1].split('"')[0]
     copy, alone = tmp_path / "backup.db", tmp_path / "alone.db"
-    told = f"VACUUM INTO{statement}".replace("/backup/pinocchio.db", str(copy))
+    sql = f"VACUUM INTO{statement}".replace("/backup/pinocchio.db", str(copy))
     with closing(sqlite3.connect(proxy.store_path)) as store:
-        store.execute(told)
+        store.execute(sql)
     shutil.copyfile(proxy.store_path, alone)
     shutil.copyfile(f"{proxy.store_path}.chain-key", f"{copy}.chain-key")
     proxy.stop()

@@ -1,4 +1,4 @@
-"""The record of exchanges: a row each, in the order of time, and no reply waits for it."""
+"""The record of exchanges: one row each, in the order of time, without delaying replies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.servers.faulty_upstream import FaultyUpstream
 
 
 def row(id: str, **values: Any) -> Row:
-    told = {
+    fields = {
         "request_id": id,
         "started_at": time.time(),
         "key_hash": "",
@@ -27,7 +27,7 @@ def row(id: str, **values: Any) -> Row:
         "total_ms": 1.0,
         "overhead_ms": 0.5,
     } | values
-    return tuple(told.get(name) for name in COLUMNS)
+    return tuple(fields.get(name) for name in COLUMNS)
 
 
 def recorded(url: str, what: str = "*") -> list[Any]:
@@ -43,7 +43,7 @@ def records(store_url: str) -> Iterator[Records]:
 
 
 def test_every_row_is_written(records: Records, store_url: str) -> None:
-    """More rows than fit one statement or one transaction arrive, in their order."""
+    """More rows than fit into one statement or transaction are written in their order."""
     ids = [f"req_f{number:06}" for number in range(4_321)]
     for id in ids:
         records.add(row(id))
@@ -53,7 +53,7 @@ def test_every_row_is_written(records: Records, store_url: str) -> None:
 
 
 def test_close_writes_what_is_queued(store_url: str) -> None:
-    """What was recorded when the proxy is told to stop is not lost."""
+    """What is recorded when the proxy stops is not lost."""
     records = Records(store_url, every_s=60)
     records.open()
     records.add(row("req_f1"))
@@ -62,7 +62,7 @@ def test_close_writes_what_is_queued(store_url: str) -> None:
 
 
 def test_a_row_that_cannot_be_written_is_lost_alone(records: Records, store_url: str) -> None:
-    """An id that is there already takes no other row along; half a surrogate pair is escaped."""
+    """A repeated id loses only its own row, and half a surrogate pair is escaped."""
     for id, model in (("req_f1", "a"), ("req_f2", "\ud800"), ("req_f1", "b"), ("req_f3", "c")):
         records.add(row(id, model=model))
     records.close()
@@ -72,7 +72,7 @@ def test_a_row_that_cannot_be_written_is_lost_alone(records: Records, store_url:
 
 
 def test_rows_beyond_the_queue_are_shed(store_url: str) -> None:
-    """A database that cannot keep up costs rows, counted, and no memory."""
+    """Rows beyond the queue of a slow database are dropped and counted."""
     records = Records(store_url, max_queue=5, every_s=60)
     for number in range(8):
         records.add(row(f"req_f{number}"))
@@ -83,7 +83,7 @@ def test_rows_beyond_the_queue_are_shed(store_url: str) -> None:
 
 
 def test_request_ids_are_ordered_and_unguessable() -> None:
-    """A later id is a greater one, so that the record grows at its end; no two are alike."""
+    """A later id is greater, so that the record grows at its end, and all ids differ."""
     first = new_request_id()
     time.sleep(0.002)
     ids = [new_request_id() for _ in range(2_000)]
@@ -95,9 +95,9 @@ def test_request_ids_are_ordered_and_unguessable() -> None:
 def test_an_exchange_is_recorded_with_what_the_client_was_told(
     start_proxy: StartProxy, upstream: FaultyUpstream, store_url: str
 ) -> None:
-    """Replies, streams, errors and other surfaces each have a row; no text and no key is in it."""
+    """Replies, streams, errors and other surfaces have a row each, without text and keys."""
     proxy = start_proxy(store=store_url)
-    told = proxy.ask("secret p=0.2").headers
+    headers = proxy.ask("secret p=0.2").headers
     proxy.ask("p=0.9", stream=True)
     proxy.ask("x", "status-429")
     proxy.ask("x", "hang-up")
@@ -122,14 +122,14 @@ def test_an_exchange_is_recorded_with_what_the_client_was_told(
     [(would, policy)] = [
         (would, policy)
         for id, would, policy in recorded(store_url, "request_id, would_action, policy")
-        if id == told["x-pinocchio-request-id"]
+        if id == headers["x-pinocchio-request-id"]
     ]
-    assert (would, policy) == ("hold", told["x-pinocchio-policy"])
+    assert (would, policy) == ("hold", headers["x-pinocchio-policy"])
     assert "secret" not in str(recorded(store_url))
 
 
 def test_records_can_be_switched_off(start_proxy: StartProxy, store_url: str) -> None:
-    """With `records: {keep_days: 0}` nothing is kept."""
+    """With `records: {keep_days: 0}` nothing is recorded."""
     proxy: LiveProxy = start_proxy(records={"keep_days": 0}, store=store_url)
     assert proxy.ask("p=0.9").status_code == 200
     time.sleep(0.5)

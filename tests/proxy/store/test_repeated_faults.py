@@ -1,8 +1,8 @@
 """A store that fails again and again under load: nothing is lost silently, no alarm is raised.
 
-Commits fail, the disk is full, the database is gone or locked, in turn. Whoever was told that a
-reply is held finds it at the desk, each reply that was sent has its record or is counted as
-dropped, and `audit verify` is content. The databases are real, and so are their failures.
+Commits fail, the disk is full, the database is gone or locked, in turn. Each reply that a
+client knows as held is at the desk, each reply that was sent has its record or is counted as
+dropped, and `audit verify` finds no fault. The databases are real, and so are their failures.
 
     scripts/test -m slow -s tests/proxy/store/test_repeated_faults.py    fifty of each kind
 """
@@ -51,7 +51,7 @@ Fault = Callable[[], AbstractContextManager[None]]
 
 
 class Load:
-    """Clients that ask until they are stopped, and what they were told."""
+    """Clients that ask until they are stopped, and the replies that they got."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -75,7 +75,7 @@ class Load:
 
 @pytest.fixture(scope="module")
 def own_postgres() -> Iterator[PostgresServer]:
-    """Yield a server of these tests alone: they stop it."""
+    """Yield a server that only these tests use, since they stop it."""
     with PostgresServer() as server:
         yield server
 
@@ -100,7 +100,7 @@ def faults_of_sqlite(path: Path, proxy: ProxyProcess) -> list[Fault]:
 
 
 def faults_of_postgres(url: str, server: PostgresServer) -> list[Fault]:
-    """Return a commit that fails at its end, a disk that is full, and a server that is stopped."""
+    """Return a commit that fails at its end, a full disk, and a server that is stopped."""
 
     @contextmanager
     def raising(code: str, kind: str) -> Iterator[None]:
@@ -139,7 +139,7 @@ def test_nothing_is_lost_silently(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What clients were told is in the store once it works again, and the chain verifies."""
+    """What clients received is in the store once it works again, and the chain verifies."""
     monkeypatch.setenv(KEY_VARIABLE, KEY)
     url = f"sqlite:///{tmp_path}/store.db" if kind == "sqlite" else own_postgres.new_database()
     config = CONFIG.format(upstream=upstream.base_url, store=url, token=TOKEN)
@@ -168,8 +168,8 @@ def test_nothing_is_lost_silently(
         dropped = value(scraped(desk), "pinocchio_store_dropped_total", what="records")
     kept = {id for (id,) in execute(url, "select id from held_replies")}
     recorded = {id for (id,) in execute(url, "select request_id from exchanges")}
-    told = f"{len(load.answered)} replies, {len(load.held)} held, {dropped:g} dropped"
-    print(f"{kind}, {times} faults: {told}")
+    summary = f"{len(load.answered)} replies, {len(load.held)} held, {dropped:g} dropped"
+    print(f"{kind}, {times} faults: {summary}")
     assert load.held - kept == set()
     assert len(load.answered - recorded) == dropped  # a database that refuses rows gets no others
     verified = CliRunner().invoke(cli, ["verify", "--config", str(tmp_path / "proxy.yaml")])

@@ -1,4 +1,4 @@
-"""What is over goes, in its time: exchanges, content, and holds that nobody decided on."""
+"""Exchanges, contents and undecided holds are removed when their time is over."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def verified(url: str) -> VerificationResult:
 
 
 def test_old_exchanges_are_deleted(store_url: str, retention: Retention) -> None:
-    """Those older than `keep_days` go, by the time in their id; the chain knows why."""
+    """Exchanges older than `keep_days`, by their id, are deleted; the chain has the reason."""
     old = [id_of_age(31, f"{number:04}") for number in range(2_500)]  # more than one slice
     young = [id_of_age(29), id_of_age(0)]
     record(store_url, *old, *young)
@@ -83,7 +83,7 @@ def test_old_exchanges_are_deleted(store_url: str, retention: Retention) -> None
 
 
 def test_a_row_deleted_by_somebody_else_is_told_apart(store_url: str, retention: Retention) -> None:
-    """Of rows that are gone, only those whose time had come are no break."""
+    """A missing row is no break of the chain only if its time was over."""
     young = id_of_age(3)
     record(store_url, id_of_age(31), young, id_of_age(2))
     retention.forget()
@@ -95,7 +95,7 @@ def test_a_row_deleted_by_somebody_else_is_told_apart(store_url: str, retention:
 def test_lists_of_deleted_rows_are_emptied(
     store_url: str, retention: Retention, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Entries whose exchanges are all gone stay in the chain, without their lists."""
+    """Entries whose exchanges are all deleted stay in the chain without their lists."""
     then = time.time() - 31 * DAY_S
     with monkeypatch.context() as patch:
         patch.setattr("proxy.store.database.chain.time.time", lambda: then)
@@ -122,8 +122,8 @@ def test_without_days_exchanges_stay(store_url: str) -> None:
 def decided(id: str, state: str, days: float, **fields: object) -> HeldReply:
     """Return a reply that was decided on this many days ago."""
     at = time.time() - days * DAY_S
-    told = {"decided_at": at, "expires_at": at + 60, "request": b"{}", "request_id": f"req_{id}"}
-    return replace(REPLY, id=id, state=state, **(told | fields))  # type: ignore[arg-type]
+    fixed = {"decided_at": at, "expires_at": at + 60, "request": b"{}", "request_id": f"req_{id}"}
+    return replace(REPLY, id=id, state=state, **(fixed | fields))  # type: ignore[arg-type]
 
 
 KEPT = {
@@ -140,8 +140,8 @@ GONE = {
 
 
 def test_content_is_deleted_once_it_is_over(store_url: str, retention: Retention) -> None:
-    """Requests, replies and what reviewers wrote go `keep_content_days` after the decision; facts
-    stay, and so does what may still be fetched or waits.
+    """Requests, replies and reviewers' texts are deleted `keep_content_days` after
+    the decision. Facts stay, and so do replies that can still be fetched or wait.
     """
 
     async def held() -> dict[str, HeldReply]:
@@ -171,7 +171,7 @@ def test_content_is_deleted_once_it_is_over(store_url: str, retention: Retention
 def test_what_nobody_decided_on_expires_by_itself(
     store_url: str, retention: Retention, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody has to look at the queue for that; what is decided stays."""
+    """Undecided replies expire without anybody looking at the queue; decided ones stay."""
     monkeypatch.setattr(held_replies, "EXPIRED_AT_ONCE", 20)
 
     async def hold() -> None:
@@ -189,7 +189,7 @@ def test_what_nobody_decided_on_expires_by_itself(
 
 
 def test_a_reply_that_is_kept_no_longer_is_a_404(start_proxy: StartProxy) -> None:
-    """Who fetches a released reply after its time is told so, with a code of its own."""
+    """A released reply whose content was deleted is a 404 with a code of its own."""
     proxy = start_proxy(policy=policy("hold"))
     id = proxy.ask("p=0.1").json()["id"]
     assert decide(proxy, id, RELEASED)
@@ -206,7 +206,7 @@ def test_a_reply_that_is_kept_no_longer_is_a_404(start_proxy: StartProxy) -> Non
 def test_a_running_proxy_does_it(
     start_proxy: StartProxy, store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its thread begins a moment after the start, and again and again."""
+    """A thread of the proxy removes what is over, first after a moment and then regularly."""
     monkeypatch.setattr("proxy.store.retention.FIRST_AFTER_S", 0.1)
     record(store_url, id_of_age(31))
     start_proxy(store=store_url)

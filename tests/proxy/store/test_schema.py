@@ -1,4 +1,4 @@
-"""The schema of a store: made at once, migrated by revisions, refused when newer or too old."""
+"""The schema of a store: created at once, migrated by revisions, refused if newer or too old."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def differences(url: str) -> list[object]:
     engine = open_engine(url)
     try:
         with engine.connect() as connection:
-            # of defaults, SQLite tells the text alone, which is written in more than one way
+            # SQLite gives only the text of defaults, which can be written in several ways.
             are_told = connection.dialect.name == "postgresql"
             options = {"compare_type": True, "compare_server_default": are_told}
             context = MigrationContext.configure(connection, opts=options)
@@ -75,7 +75,7 @@ def differences(url: str) -> list[object]:
 
 
 def test_a_new_database_has_the_tables_of_this_version(store_url: str) -> None:
-    """All of them, whoever opens it first, and the number of the latest revision."""
+    """A new database has all tables and the latest revision, whoever opens it first."""
     keys = KeyStore(store_url)
     assert keys.all() == []
     keys.close()
@@ -84,7 +84,7 @@ def test_a_new_database_has_the_tables_of_this_version(store_url: str) -> None:
 
 
 def test_a_store_of_the_first_revision_is_opened_as_it_is(store_url: str) -> None:
-    """What version 0.1.0 made has its number, and nothing is migrated."""
+    """A store of version 0.1.0 has its revision, and nothing is migrated."""
     open_engine(store_url).dispose()
     execute(store_url, f"UPDATE alembic_version SET version_num = '{schema.FIRST}'")
     with capture_logs() as lines:
@@ -93,7 +93,7 @@ def test_a_store_of_the_first_revision_is_opened_as_it_is(store_url: str) -> Non
 
 
 def test_a_store_from_before_the_first_revision_is_refused(store_url: str) -> None:
-    """With or without a number, a sentence says what to do, and nothing is changed."""
+    """A store from before the first revision is refused unchanged, with what to do."""
     open_engine(store_url).dispose()
     execute(store_url, "UPDATE alembic_version SET version_num = '0013'")
     with pytest.raises(StoreError, match=r"before 0\.1\.0 made it \(schema 0013.* another store"):
@@ -107,7 +107,7 @@ def test_a_store_from_before_the_first_revision_is_refused(store_url: str) -> No
 def test_of_those_that_start_at_once_one_migrates(
     store_url: str, a_later_version: Callable[[], None]
 ) -> None:
-    """The others wait, no row is lost, and all of them work on the result."""
+    """Of several that start at once one migrates and the others wait; no row is lost."""
     a_later_version()
     with capture_logs() as lines, ThreadPoolExecutor(4) as pool:
         engines = list(pool.map(open_engine, [store_url] * 4))
@@ -122,7 +122,7 @@ def test_of_those_that_start_at_once_one_migrates(
 
 
 def test_of_those_that_start_at_once_one_makes_the_tables(store_url: str) -> None:
-    """A new database that several open at the same moment is made once."""
+    """A new database that several open at the same moment is created once."""
     with ThreadPoolExecutor(4) as pool:
         for engine in pool.map(open_engine, [store_url] * 4):
             engine.dispose()
@@ -130,7 +130,7 @@ def test_of_those_that_start_at_once_one_makes_the_tables(store_url: str) -> Non
 
 
 def test_threads_that_need_a_database_at_once_share_one_engine(store_url: str) -> None:
-    """One is opened for all of them: nobody could close a second one. Closed, it opens anew."""
+    """Threads that need a database at once share one engine; once closed, it opens anew."""
     queue, ready = ReviewQueue(store_url), threading.Barrier(4)
 
     def engine(_: int) -> sa.Engine:
@@ -148,7 +148,7 @@ def test_threads_that_need_a_database_at_once_share_one_engine(store_url: str) -
 
 
 def test_a_newer_database_is_refused(store_url: str) -> None:
-    """A sentence says what to do, and nothing is changed."""
+    """A newer database is refused unchanged, with what to do."""
     open_engine(store_url).dispose()
     execute(store_url, "UPDATE alembic_version SET version_num = '9999'")
     with pytest.raises(StoreError, match=r"schema 9999, this one knows .* upgrade pinocchio-proxy"):
@@ -159,7 +159,7 @@ def test_a_newer_database_is_refused(store_url: str) -> None:
 def test_a_revision_that_fails_changes_nothing(
     store_url: str, a_later_version: Callable[[], None]
 ) -> None:
-    """The database stays as it was, and the next start tries again."""
+    """A revision that fails leaves the database as it was, and the next start tries again."""
     execute(store_url, "CREATE VIEW ghosts AS SELECT 1 AS id")
     a_later_version()
     with pytest.raises(StoreError, match="cannot be opened"):
@@ -171,7 +171,7 @@ def test_a_revision_that_fails_changes_nothing(
 
 
 def test_there_is_one_line_of_revisions() -> None:
-    """Their last is what this version says it needs, so that no start looks through the files."""
+    """Revisions form one line, and its last is the one that this version names."""
     config = AlembicConfig()
     config.set_main_option("script_location", str(schema.MIGRATIONS))
     script = ScriptDirectory.from_config(config)
@@ -180,7 +180,7 @@ def test_there_is_one_line_of_revisions() -> None:
 
 
 def test_a_start_on_an_up_to_date_database_does_without_alembic(tmp_path: Path) -> None:
-    """Neither that nor making a new one imports it; the driver of PostgreSQL stays out too."""
+    """Opening a new or up-to-date SQLite file imports neither Alembic nor PostgreSQL's driver."""
     code = (
         "import sys, proxy.app; from proxy.store.database.database import open_engine\n"
         f"[open_engine('sqlite:///{tmp_path}/held.db').dispose() for _ in range(2)]\n"
@@ -205,7 +205,7 @@ BROKEN: dict[str, Broken] = {
 
 @pytest.mark.parametrize("how", BROKEN)
 def test_a_server_that_cannot_be_used_is_a_sentence(postgres: PostgresServer, how: str) -> None:
-    """One line, without the password; `postgres://` is understood as well."""
+    """An unusable server gives one line without the password; `postgres://` is accepted as well."""
     url = BROKEN[how](postgres.new_database()).replace("postgresql://", "postgres://")
     with pytest.raises(StoreError) as raised:
         open_engine(url)
@@ -216,7 +216,7 @@ def test_a_server_that_cannot_be_used_is_a_sentence(postgres: PostgresServer, ho
 
 
 def test_without_the_driver_the_error_says_how_to_get_it() -> None:
-    """An installation without the extra tells the one command that it needs."""
+    """Without the driver the error has the one command that installs it."""
     code = (
         "import sys; sys.modules['psycopg'] = None\n"
         "from proxy.store.database.database import open_engine\n"

@@ -1,4 +1,4 @@
-"""What pages show of the record: exact while there is little, bounded when there is much."""
+"""Figures that pages show of the record: exact for little traffic, bounded for much."""
 
 from __future__ import annotations
 
@@ -47,20 +47,20 @@ def engine(store_url: str) -> Iterator[sa.Engine]:
 
 
 def recorded(engine: sa.Engine, count: int, at: float = NOW, **facts: Any) -> list[str]:
-    """So many exchanges, a millisecond apart, the last at `at`; their ids in order."""
+    """Store exchanges a millisecond apart, the last at `at`; return their ids in order."""
     rows = []
     for number in range(count):
         started_at = at - (count - 1 - number) / 1_000
         id = f"req_{round(started_at * 1_000):012x}{secrets.token_hex(10)}"
-        told = {"request_id": id, "started_at": started_at, **PLAIN, **facts}
-        rows.append(dict.fromkeys(COLUMNS) | told)
+        fields = {"request_id": id, "started_at": started_at, **PLAIN, **facts}
+        rows.append(dict.fromkeys(COLUMNS) | fields)
     with engine.begin() as connection:
         connection.execute(exchanges.insert(), rows)
     return [row["request_id"] for row in rows]
 
 
 def test_little_traffic_is_shown_whole(engine: sa.Engine) -> None:
-    """Every exchange is there, in its slice, and stands for itself."""
+    """With little traffic every exchange is in its slice with the weight of one."""
     recorded(engine, 3, NOW - 24.5 * DAY_S, model="a", confidence=0.2)
     recorded(engine, 5, NOW - 0.5 * DAY_S, model="b", team="t", confidence=0.8)
     recorded(engine, 7, NOW - 40 * DAY_S)
@@ -72,7 +72,7 @@ def test_little_traffic_is_shown_whole(engine: sa.Engine) -> None:
 
 
 def test_much_traffic_is_counted_and_sampled(engine: sa.Engine) -> None:
-    """A slice gives as many as are looked at, each standing for its share of all."""
+    """With much traffic each slice gives a sample, weighted by its share of all."""
     recorded(engine, 3 * MOST_OF_A_SLICE, NOW - 60, confidence=0.5)
     recorded(engine, 10, NOW - 10 * DAY_S)
     found = sample(engine, Window(NOW - 30 * DAY_S, NOW))
@@ -85,7 +85,7 @@ def test_much_traffic_is_counted_and_sampled(engine: sa.Engine) -> None:
 def test_minutes_of_traffic_say_nothing_about_a_day(
     engine: sa.Engine, window: int, hours: float
 ) -> None:
-    """Whatever the window, and wherever its slices begin: as a replay has it."""
+    """Minutes of traffic do not count as a day, whatever the window and its slices."""
     recorded(engine, 3, NOW - hours * DAY_S / 24)
     assert sample(engine, Window(NOW - window * DAY_S, NOW)).a_day is None
     recorded(engine, 3, NOW - 0.95 * DAY_S)
@@ -103,7 +103,7 @@ def test_an_empty_record_is_no_error(engine: sa.Engine) -> None:
 
 
 def test_the_latest_come_first_and_can_be_narrowed(engine: sa.Engine) -> None:
-    """By model, team or action, and to those after one that is known."""
+    """The latest exchanges come first, by model, team or action, or after a known one."""
     ids = recorded(engine, 3, NOW - 1, model="a", team="t", action="deliver")
     more = recorded(engine, 2, NOW, model="b", action="hold")
     assert [each.request_id for each in latest(engine)] == [*reversed(more), *reversed(ids)]
@@ -119,8 +119,8 @@ def held(url: str, id: str, **columns: Any) -> None:
     row: dict[str, Any] = {"id": id, "key_hash": "k", "state": "released", "queue": "q"}
     row |= {"model": "m", "policy": "p", "question": "?", "reply": b"{}", "on_expiry": "reject"}
     row |= {"created_at": NOW, "expires_at": NOW, **columns}
-    given = ", ".join(f":{name}" for name in row)
-    execute(url, f"INSERT INTO held_replies ({', '.join(row)}) VALUES ({given})", **row)
+    placeholders = ", ".join(f":{name}" for name in row)
+    execute(url, f"INSERT INTO held_replies ({', '.join(row)}) VALUES ({placeholders})", **row)
 
 
 def test_who_decided_stands_beside_a_held_reply(engine: sa.Engine, store_url: str) -> None:
@@ -131,8 +131,8 @@ def test_who_decided_stands_beside_a_held_reply(engine: sa.Engine, store_url: st
 
 
 def test_the_latest_label_counts_with_the_reason_for_it(engine: sa.Engine, store_url: str) -> None:
-    """Of a held reply, of one that was audited with its share, of one that nobody drew; what has
-    no confidence is left out.
+    """The latest label counts with its origin: a held reply, an audited one with
+    its share, or one that nobody drew; a reply without a confidence is left out.
     """
     kept, drawn, other, unscored = recorded(engine, 4, confidence=0.7, model="m")
     with engine.begin() as connection:
@@ -153,7 +153,7 @@ def test_the_latest_label_counts_with_the_reason_for_it(engine: sa.Engine, store
 
 @pytest.mark.slow
 def test_a_million_exchanges_are_no_wait(tmp_path: Any) -> None:
-    """Every question of a page is answered within 300 ms of CPU."""
+    """With a million exchanges, each query of a page takes at most 300 ms of CPU."""
     engine = open_engine(f"sqlite:///{tmp_path}/held.db", is_durable=False)
     for part in range(20):
         recorded(engine, 50_000, NOW - part * DAY_S, confidence=0.5, model="a", team="t")

@@ -1,4 +1,4 @@
-"""Held replies survive in the database, are decided once, and expire."""
+"""Held replies are stored in the database, decided on once, and expire."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ async def store(store_url: str) -> AsyncIterator[Store]:
 
 
 async def test_what_is_held_is_read_back(store: Store) -> None:
-    """Every fact and every byte of a held reply is read back as it was."""
+    """Every field and every byte of a held reply is read back unchanged."""
     await store.hold(REPLY)
     assert await store.get(REPLY.id) == REPLY
     assert await store.get("chatcmpl-held-2") is None
 
 
 async def test_it_survives_the_process(store: Store, store_url: str) -> None:
-    """What was held is there for the next process that opens the database."""
+    """A held reply is there for the next process that opens the database."""
     await store.hold(REPLY)
     await store.aclose()
     again = Store(store_url)
@@ -66,7 +66,7 @@ async def test_it_survives_the_process(store: Store, store_url: str) -> None:
 
 @pytest.mark.parametrize("state", [RELEASED, REJECTED])
 async def test_a_reply_is_decided_once(store: Store, state: str) -> None:
-    """The first decision counts, whatever comes after it."""
+    """The first decision on a reply counts, whatever comes after it."""
     await store.hold(REPLY)
     before = time.time()
     assert decide(store.url, REPLY.id, state)
@@ -90,7 +90,7 @@ async def test_of_two_reviewers_one_decides(store: Store, store_url: str) -> Non
 
 
 async def test_what_nobody_decides_expires(store: Store) -> None:
-    """After `expires_at` a reply is expired and can be decided no longer."""
+    """After `expires_at` a reply is expired and cannot be decided on."""
     await store.hold(replace(REPLY, expires_at=time.time() - 1))
     assert not decide(store.url, REPLY.id, RELEASED)
     expired = await store.get(REPLY.id)
@@ -100,7 +100,7 @@ async def test_what_nobody_decides_expires(store: Store) -> None:
 
 
 async def test_a_decided_reply_does_not_expire(store: Store) -> None:
-    """What was released in time stays released."""
+    """A reply that was released in time stays released."""
     await store.hold(replace(REPLY, expires_at=time.time() + 60))
     assert decide(store.url, REPLY.id, RELEASED)
     execute(store.url, "UPDATE held_replies SET expires_at = 1")
@@ -109,7 +109,7 @@ async def test_a_decided_reply_does_not_expire(store: Store) -> None:
 
 
 async def test_the_surest_errors_are_listed_first(store: Store) -> None:
-    """The list begins with what has no score, then the lowest confidence, then the oldest."""
+    """Replies without a score are listed first, then by confidence, then by age."""
     for id, confidence, created in (("a", 0.4, 1.0), ("b", 0.1, 3.0), ("c", None, 2.0)):
         await store.hold(replace(REPLY, id=id, confidence=confidence, created_at=created))
     assert listed(store.url) == ["c", "b", "a"]
@@ -120,7 +120,7 @@ async def test_the_surest_errors_are_listed_first(store: Store) -> None:
 
 
 async def test_only_so_many_are_held(store: Store) -> None:
-    """Beyond `max_held` waiting replies none is taken, until one is decided."""
+    """Beyond `max_held` waiting replies none is taken until one is decided on."""
     for id in "abc":
         await store.hold(replace(REPLY, id=id))
     with pytest.raises(StoreError, match=r"limits\.max_held"):
@@ -136,7 +136,7 @@ async def test_replies_that_are_held_together(store: Store) -> None:
 
 
 async def test_the_same_id_is_not_held_twice(store: Store) -> None:
-    """An id that is taken is an error, never a reply that replaces another."""
+    """A repeated id is an error, and never replaces a reply."""
     await store.hold(REPLY)
     with pytest.raises(StoreError):
         await store.hold(replace(REPLY, reply=b"other"))
@@ -144,7 +144,7 @@ async def test_the_same_id_is_not_held_twice(store: Store) -> None:
 
 
 async def test_the_replies_of_a_request(store: Store) -> None:
-    """They are found by the request and its key, the newest first."""
+    """Replies are found by their request and its key, the newest first."""
     for id, digest, created in (("a", "x", 1.0), ("b", "x", 2.0), ("c", "y", 3.0)):
         await store.hold(replace(REPLY, id=id, request_digest=digest, created_at=created))
     assert [held.id for held in await store.of_request("x", REPLY.key_hash)] == ["b", "a"]
@@ -152,7 +152,9 @@ async def test_the_replies_of_a_request(store: Store) -> None:
 
 
 async def test_most_requests_have_none(path: Path) -> None:
-    """What was never held is told at once, also of what another process holds; a fault is no no."""
+    """A request without held replies is known without
+    a query; where that fails, it may have some.
+    """
     store = Store(f"sqlite:///{path}")
     await store.open()
     assert not store.may_have("x")
@@ -168,7 +170,7 @@ async def test_most_requests_have_none(path: Path) -> None:
 
 
 async def test_a_bound_reply_is_taken_once(store: Store) -> None:
-    """It can be taken again for a while, counted from the first time, and then no longer."""
+    """A bound reply can be taken again for a while after the first time, and then no longer."""
     await store.hold(REPLY)
     assert [await store.take(REPLY.id, 60) for _ in range(2)] == [True] * 2
     await asyncio.sleep(0.3)
@@ -177,7 +179,7 @@ async def test_a_bound_reply_is_taken_once(store: Store) -> None:
 
 
 async def test_which_are_undecided(store: Store) -> None:
-    """Of the ids that are asked for, those that are still held."""
+    """Of the given ids, those that are still held are returned."""
     for id in "abc":
         await store.hold(replace(REPLY, id=id))
     decide(store.url, "a", RELEASED)
@@ -186,7 +188,7 @@ async def test_which_are_undecided(store: Store) -> None:
 
 
 async def test_half_characters_are_stored(store: Store) -> None:
-    """Text that a database cannot have, as JSON escapes can make it, is stored readably."""
+    """Text that a database cannot store, as JSON escapes can make it, is stored readably."""
     await store.hold(replace(REPLY, question="\ud83c", model="\udfff", team="a\0b"))
     held = await store.get(REPLY.id)
     assert held is not None
@@ -194,24 +196,24 @@ async def test_half_characters_are_stored(store: Store) -> None:
 
 
 def test_what_was_decided_waits_for_the_disk(store_url: str) -> None:
-    """A loss of power takes no decision with it, at most the last moments of the record, which is
-    written without waiting.
+    """Decisions wait for the disk, so that a loss of
+    power loses at most the record's last moments.
     """
-    url, asked = store_url, "PRAGMA synchronous"
+    url, query = store_url, "PRAGMA synchronous"
     if not url.startswith("sqlite"):  # where tests run, the server itself does not wait
-        url, asked = f"{url}?options=-csynchronous_commit%3Don", "SHOW synchronous_commit"
+        url, query = f"{url}?options=-csynchronous_commit%3Don", "SHOW synchronous_commit"
     found = []
     for is_durable in (True, False):
         engine = open_engine(url, is_durable=is_durable)
         with engine.connect() as connection:
-            found.append(connection.execute(sa.text(asked)).scalar())
+            found.append(connection.execute(sa.text(query)).scalar())
         engine.dispose()
     assert found in ([2, 1], ["on", "off"])  # SQLite: FULL, NORMAL
 
 
 @pytest.mark.parametrize("is_folder", [False, True])
 def test_what_is_no_database(path: Path, is_folder: bool) -> None:
-    """What cannot be opened is a StoreError with the path."""
+    """A file that cannot be opened as a database is a StoreError with its path."""
     if is_folder:
         path.mkdir()
     else:

@@ -68,7 +68,7 @@ def blocking(start: StartProxy) -> LiveProxy:
     return start(policy=call_policy("block"))
 
 
-# Text goes on, calls wait
+# Live text, waiting calls
 
 
 @pytest.mark.parametrize("path", CALLING)

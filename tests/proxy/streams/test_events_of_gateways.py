@@ -320,7 +320,7 @@ def test_an_error_that_may_hold_text_keeps_its_nulls(
 def test_a_choice_with_text_beside_an_error_is_decided_on(
     gating: LiveProxy, upstream: AnyUpstream
 ) -> None:
-    """A choice with text is decided on; only a choice without any is treated as the error alone."""
+    """A choice with content beside an error is decided on; only an empty one is the error alone."""
     call = {"id": "t", "type": "function", "function": {"name": "send", "arguments": "{}"}}
     message = {"role": "assistant", "content": None, "tool_calls": [call]}
     choice = {"index": 0, "message": message, "finish_reason": "error", "error": PROVIDER}

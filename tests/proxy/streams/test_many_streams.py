@@ -62,6 +62,7 @@ async def streams_of(proxy: ProxyProcess, upstream: FaultyUpstream, count: int) 
 def test_what_a_stream_takes(
     tmp_path: Path, upstream: FaultyUpstream, policy: str, count: int
 ) -> None:
+    """Each of many waiting streams takes at most `MOST_KB` of memory."""
     (tmp_path / "policy.yaml").write_text(CALLS)
     config = (
         f"upstreams: {{any: {{base_url: '{upstream.base_url}', api_key: sk-x}}}}\n"

@@ -122,8 +122,8 @@ def test_nothing_is_asked_that_the_client_did_not_ask(
     without = proxy.ask(stream=True)
     assert "stream_options" not in upstream.last.json()
     assert not any(chunk.get("usage") for chunk in events_in(without.content))
-    asked = proxy.ask(stream=True, stream_options={"include_usage": True})
-    assert events_in(asked.content)[-1]["usage"]["total_tokens"] == 7
+    reply = proxy.ask(stream=True, stream_options={"include_usage": True})
+    assert events_in(reply.content)[-1]["usage"]["total_tokens"] == 7
 
 
 def test_headers_say_that_the_confidence_follows(proxy: LiveProxy) -> None:

@@ -1,4 +1,4 @@
-"""The breaker spares an upstream that fails, lets one request find out, and closes again."""
+"""The breaker spares a failing upstream, lets one request test it, and closes again."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ def fail(breaker: Breaker, times: int = 1) -> None:
 
 
 def test_it_opens_after_failures_in_a_row_alone(breaker: Breaker) -> None:
+    """Only consecutive failures open the breaker, and it then says when to come again."""
     fail(breaker, 2)
     breaker.note(False, breaker.admit())
     fail(breaker, 2)
@@ -56,6 +57,7 @@ def test_it_opens_after_failures_in_a_row_alone(breaker: Breaker) -> None:
 
 
 def test_one_request_at_a_time_finds_out(breaker: Breaker, time: Time) -> None:
+    """After `open_s` one request at a time is let through, and its answer closes the breaker."""
     fail(breaker, 3)
     time.now += OPEN_S
     assert breaker.state == "half_open"
@@ -63,7 +65,7 @@ def test_one_request_at_a_time_finds_out(breaker: Breaker, time: Time) -> None:
     assert is_probe
     with pytest.raises(UpstreamClosedError):
         breaker.admit()
-    breaker.note(None, is_probe)  # its client has left: the next one finds out
+    breaker.note(None, is_probe)  # its client has left: the next request tests the upstream
     breaker.note(True, breaker.admit())
     assert breaker.state == "open"
     time.now += OPEN_S
@@ -74,6 +76,7 @@ def test_one_request_at_a_time_finds_out(breaker: Breaker, time: Time) -> None:
 
 
 def test_requests_from_before_it_opened_change_nothing(breaker: Breaker, time: Time) -> None:
+    """Results of requests from before it opened do not change the breaker."""
     early = [breaker.admit() for _ in range(3)]
     fail(breaker, 3)
     time.now += OPEN_S - 1
@@ -86,7 +89,7 @@ def test_requests_from_before_it_opened_change_nothing(breaker: Breaker, time: T
 
 @given(st.lists(st.tuples(st.sampled_from([True, False, None]), st.floats(0, 40)), max_size=60))
 def test_it_never_stays_shut(steps: list[tuple[bool | None, float]]) -> None:
-    """Whatever happens, a request passes again after `open_s`, and closes it if it is answered."""
+    """After `open_s` a request always passes, and closes the breaker if it is answered."""
     time = Time()
     breaker = Breaker("up", BreakerConfig(failures=2, open_s=OPEN_S), time)
     for has_failed, passes_s in steps:
@@ -101,7 +104,7 @@ def test_it_never_stays_shut(steps: list[tuple[bool | None, float]]) -> None:
     assert breaker.state == "closed"
 
 
-# through the proxy
+# Through the proxy
 
 
 @pytest.fixture
@@ -125,20 +128,21 @@ def start(upstream: FaultyUpstream, tmp_path: Path) -> Iterator[Callable[..., Li
 def test_an_upstream_that_fails_is_not_asked_for_a_while(
     start: Callable[..., LiveProxy], upstream: FaultyUpstream, failing: str
 ) -> None:
+    """A failing upstream is not asked while the breaker is open, and both changes are logged."""
     proxy = start()
     with capture_logs() as lines:
         for _ in range(3):
             assert proxy.ask(model=failing).status_code in (500, 502, 503)
-        asked = len(upstream.requests)
+        count_before = len(upstream.requests)
         refused = proxy.ask()
         until(lambda: proxy.ask().status_code == 200)
-    told = [each["event"] for each in lines if each["event"].startswith("upstream_breaker")]
-    assert told == ["upstream_breaker_opened", "upstream_breaker_closed"]
+    events = [each["event"] for each in lines if each["event"].startswith("upstream_breaker")]
+    assert events == ["upstream_breaker_opened", "upstream_breaker_closed"]
     assert refused.status_code == 503
     assert error_of(refused)["code"] == "upstream_unavailable"
     assert refused.headers["x-pinocchio-error"] == "true"
     assert refused.headers["retry-after"] == "1"
-    assert len(upstream.requests) == asked + 1
+    assert len(upstream.requests) == count_before + 1
     assert proxy.ask().status_code == 200
 
 
@@ -154,7 +158,7 @@ def test_errors_of_the_client_do_not_open_it(
 def test_a_fallback_takes_over_at_once(
     start: Callable[..., LiveProxy], upstream: FaultyUpstream
 ) -> None:
-    """While the breaker is open nobody waits for the upstream that fails."""
+    """While the breaker is open, the fallback is asked without waiting for the failing upstream."""
     proxy = start(
         f"http://127.0.0.1:{free_port()}/v1",
         open_s=60,
@@ -178,6 +182,7 @@ def test_a_fallback_takes_over_at_once(
 def test_a_hanging_upstream_opens_it_where_a_fallback_does_not_wait(
     start: Callable[..., LiveProxy], upstream: FaultyUpstream
 ) -> None:
+    """Timeouts for a fallback count as failures and open the breaker."""
     proxy = start(
         open_s=60,
         models=(
@@ -194,6 +199,7 @@ def test_a_hanging_upstream_opens_it_where_a_fallback_does_not_wait(
 def test_clients_that_leave_do_not_open_it(
     start: Callable[..., LiveProxy], upstream: FaultyUpstream
 ) -> None:
+    """Requests whose clients left do not count as failures."""
     proxy = start(open_s=60)
 
     async def leave() -> None:

@@ -1,4 +1,4 @@
-"""Which transfer codings a reply may have: `chunked` alone, or none, however upstream is asked."""
+"""Transfer codings of replies: `chunked` alone, or none."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ async def bodies_of(url: str, times: int = 1) -> list[bytes]:
 @pytest.mark.parametrize("version", [b"1.1", b"1.0"])
 @pytest.mark.parametrize("name", REFUSED)
 async def test_any_other_coding_is_no_reply(name: str, version: bytes) -> None:
-    """Who reads it as chunks, and who until the end of the connection, would read two bodies."""
+    """Any other coding is refused, as readers could find two different bodies."""
     with RawServer(Answering(REFUSED[name], version)) as server, no_reply:
         await bodies_of(server.base_url)
 
 
 @pytest.mark.parametrize("value", [b"chunked ", b"chunked\t"])
 async def test_space_behind_it_is_no_reply(value: bytes) -> None:
-    """llhttp takes a space for nothing and a tab for another coding."""
+    """A space or tab behind the coding is refused, which llhttp would read differently."""
     with RawServer(Answering((value,))) as server, no_reply:
         await bodies_of(server.base_url)
 
@@ -98,7 +98,7 @@ async def test_chunks_are_read(value: bytes) -> None:
 
 
 async def test_chunks_in_an_old_version_are_the_last_of_their_connection() -> None:
-    """RFC 9112, 6.1: such a message is framed faultily, whatever its `connection` says."""
+    """RFC 9112, 6.1: a chunked reply in HTTP/1.0 is always the last of its connection."""
     with RawServer(Answering(version=b"1.0")) as server:
         assert await bodies_of(server.base_url, 2) == [b"ok", b"ok"]
         assert server.connections == 2
@@ -117,13 +117,13 @@ async def test_chunks_in_an_old_version_are_the_last_of_their_connection() -> No
     ],
 )
 async def test_lines_of_chunks_end_with_both(body: bytes) -> None:
-    """llhttp passes over a byte behind a size that a bare LF ends, and so would read other text."""
+    """A line of a chunked body that ends with a bare LF is refused, as llhttp may skip a byte."""
     with RawServer(Answering(body=body)) as server, no_reply:
         await bodies_of(server.base_url)
 
 
 async def test_lines_of_a_head_may_end_without_cr() -> None:
-    """Also behind a reply in chunks, on the same connection."""
+    """Lines of a head may end without CR, also behind a chunked reply on the same connection."""
     reply = b"HTTP/1.1 200 OK\ntransfer-encoding: chunked\n\n" + BODY
 
     def script(peer: Peer) -> None:

@@ -86,7 +86,7 @@ def calls_of(completion: ChatCompletion, choice: int = 0) -> list[tuple[str, Jso
 
 
 def test_the_file_is_balanced() -> None:
-    """62 questions over at least 8 domains, at least 90 answers, 40 to 60 % of them correct."""
+    """The file has 62 questions of 8 domains or more, and 90 answers, 40 to 60 % correct."""
     firsts = [found[0].correct for found in questions().values()]
     assert len(questions()) == 62
     assert len({row.question_id for row in rows()}) == 62
@@ -104,7 +104,7 @@ def test_two_answers_are_a_right_and_a_wrong_one() -> None:
 
 
 def test_an_answer_is_text_or_calls_of_its_tools() -> None:
-    """Every answer has either content or calls, and the calls fit the definitions of the tools."""
+    """Every answer has either content or calls that fit the definitions of the tools."""
     for row in rows():
         assert (row.content is None) == bool(row.calls)
         offered = {tool["function"]["name"]: tool["function"]["parameters"] for tool in row.tools}
@@ -114,7 +114,7 @@ def test_an_answer_is_text_or_calls_of_its_tools() -> None:
 
 
 def test_the_file_has_every_kind_of_answer() -> None:
-    """Tool calls, right and wrong ones, calls in parallel, refusals, an empty reply and JSON."""
+    """The file has right and wrong calls, parallel calls, refusals, an empty reply and JSON."""
     calling = Counter(row.correct for row in rows() if row.calls)
     refusals = ("can't help", "I don't know", "don't have access", "not able to")
     refused = [row for row in rows() if any(words in (row.content or "") for words in refusals)]
@@ -129,7 +129,7 @@ def test_the_file_has_every_kind_of_answer() -> None:
 
 @pytest.mark.parametrize("correct", [False, True])
 async def test_a_first_question_is_short_and_answered_as_said(correct: bool) -> None:
-    """The questions for a first try fit a command line and are answered wrongly or rightly."""
+    """The first questions fit a command line and are answered wrongly or rightly as labelled."""
     question = first_question(correct=correct)
     assert len(question) < 60
     assert not set(question) & set("'\"\\$`")
@@ -139,7 +139,7 @@ async def test_a_first_question_is_short_and_answered_as_said(correct: bool) -> 
 
 
 async def test_the_strong_model_is_right_where_an_answer_is() -> None:
-    """`demo-strong` gives the right one of the canned answers; others give the first."""
+    """`demo-strong` gives the right one of the canned answers, and other models the first."""
     question = first_question(correct=False)
     right = next(row.content for row in questions()[question] if row.correct)
     [choice] = (await ask(question, model="demo-strong")).choices
@@ -167,7 +167,7 @@ async def test_every_row_is_answered_as_it_stands() -> None:
 
 
 async def test_a_row_knows_its_message() -> None:
-    """A row's message is what the upstream answers, so that a test can score it without HTTP."""
+    """A row's message is the upstream's answer, so that a test can score it without HTTP."""
     row = questions()[REFUND][1]
     message = (await ask(REFUND, n=2, tools=tools_of(REFUND))).choices[1].message
     answered, known = message.model_dump(exclude_unset=True), row.message()
@@ -185,7 +185,9 @@ async def test_a_row_knows_its_message() -> None:
     ],
 )
 async def test_a_question_is_found_in_other_words(question: Any) -> None:
-    """Case, white space, punctuation, one more word and a list of parts do not matter."""
+    """Case, white space, punctuation, one more word
+    and a list of parts do not change a question.
+    """
     assert (await ask(question)).choices[0].message.content == questions()[TEXT][0].content
 
 
@@ -213,7 +215,7 @@ async def test_another_question_is_not_mistaken_for_a_canned_one(question: str) 
 
 
 async def test_the_last_user_message_counts() -> None:
-    """In a conversation the last message of the user is answered."""
+    """In a conversation the user's last message is answered."""
     messages = [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": STEPS},
@@ -226,7 +228,7 @@ async def test_the_last_user_message_counts() -> None:
 
 
 async def test_no_two_completions_share_an_id() -> None:
-    """Ids are new each time, in completions, calls and request ids."""
+    """Completions, calls and requests all have different ids."""
     replies = [await post(REFUND, n=2, tools=tools_of(REFUND)) for _ in range(2)]
     bodies = [ChatCompletion.model_validate_json(await reply.read()) for reply in replies]
     messages = [choice.message for body in bodies for choice in body.choices]
@@ -240,7 +242,7 @@ async def test_no_two_completions_share_an_id() -> None:
 @pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
 @pytest.mark.parametrize("question", [STEPS, REFUND])
 async def test_a_long_answer_is_cut(name: str, question: str) -> None:
-    """The limit of tokens cuts text and arguments and is named as the finish reason."""
+    """The limit of tokens cuts text and arguments, and is the finish reason."""
     whole = await ask(question, tools=tools_of(question))
     cut = await ask(question, tools=tools_of(question), **{name: 2})
     assert whole.usage is not None
@@ -268,7 +270,7 @@ async def test_a_long_answer_is_cut(name: str, question: str) -> None:
     ],
 )
 async def test_a_tool_that_is_not_offered_is_not_called(fields: Json) -> None:
-    """Without the tool, or where it must not be called, the demo says in words what it lacks."""
+    """Without the tool, or where it must not be called, the demo says what it lacks."""
     completion = await ask(REFUND, **fields)
     assert completion.choices[0].finish_reason == "stop"
     assert not completion.choices[0].message.tool_calls
@@ -286,7 +288,7 @@ async def test_an_offered_tool_is_called(tool_choice: Any) -> None:
 
 
 async def test_a_result_of_a_tool_ends_the_turn() -> None:
-    """After a tool's result the demo answers in text, so that an agent's loop comes to an end."""
+    """After a tool's result the demo answers in text, so that an agent's loop ends."""
     messages = [
         {"role": "user", "content": REFUND},
         questions()[REFUND][0].message(),
@@ -307,7 +309,7 @@ async def test_a_result_of_a_tool_ends_the_turn() -> None:
     ],
 )
 async def test_a_json_object_is_given_where_asked_for(question: str, expected: Json) -> None:
-    """A canned JSON answer stays as it is, any other one is wrapped."""
+    """A canned JSON answer stays unchanged, and any other one is wrapped in an object."""
     completion = await ask(question, response_format={"type": "json_object"})
     assert json.loads(completion.choices[0].message.content or "") == expected
 
@@ -317,7 +319,7 @@ class Step(BaseModel):
 
 
 class Verdict(BaseModel):
-    """Every kind of property that the demo fills."""
+    """A schema with every kind of property that the demo fills."""
 
     steps: list[Step]
     answer: str
@@ -334,25 +336,25 @@ def schema_format(schema: Any) -> Json:
 
 
 async def test_a_schema_is_filled() -> None:
-    """The JSON of any answer is valid for the schema that the client asked for."""
+    """The JSON of any answer is valid for the client's schema."""
     wanted = schema_format(Verdict.model_json_schema())
     for question in (TEXT, STEPS, TICKET, "unheard of"):
         completion = await ask(question, response_format=wanted)
         Verdict.model_validate_json(completion.choices[0].message.content or "", strict=True)
     completion = await ask(TEXT, n=2, response_format=wanted)
-    said = [Verdict.model_validate_json(c.message.content or "") for c in completion.choices]
-    assert [verdict.is_prime for verdict in said] == [True, False]
-    assert [verdict.verdict for verdict in said] == ["yes", "no"]
-    assert said[0].answer == questions()[TEXT][0].content
+    parsed = [Verdict.model_validate_json(c.message.content or "") for c in completion.choices]
+    assert [verdict.is_prime for verdict in parsed] == [True, False]
+    assert [verdict.verdict for verdict in parsed] == ["yes", "no"]
+    assert parsed[0].answer == questions()[TEXT][0].content
 
 
 async def test_a_schema_keeps_what_a_canned_json_answer_says() -> None:
-    """Properties that the canned answer has are taken from it, in any of the listed types."""
+    """Properties of a canned JSON answer are kept in a schema, in any of the listed types."""
     properties = {"urgent": {"type": ["boolean", "null"]}, "category": {"enum": ["bug", "billing"]}}
     wanted = schema_format({"type": "object", "properties": properties})
     completion = await ask(TICKET, response_format=wanted)
-    said = json.loads(completion.choices[0].message.content or "")
-    assert said == {"urgent": True, "category": "billing"}
+    parsed = json.loads(completion.choices[0].message.content or "")
+    assert parsed == {"urgent": True, "category": "billing"}
 
 
 @pytest.mark.parametrize(
@@ -365,7 +367,7 @@ async def test_a_schema_keeps_what_a_canned_json_answer_says() -> None:
     ],
 )
 async def test_a_schema_that_cannot_be_filled_is_refused(schema: Json) -> None:
-    """A schema without a finite value is the client's mistake and no crash."""
+    """A schema without a finite value is refused as the client's mistake."""
     reply = await post(TEXT, response_format=schema_format(schema))
     assert reply.status == 400
     assert json.loads(await reply.read())["error"]["param"] == "response_format"
@@ -376,7 +378,7 @@ async def test_a_schema_that_cannot_be_filled_is_refused(schema: Json) -> None:
 
 @pytest.mark.parametrize("question", [TEXT, STEPS, REFUND, REMINDERS, TICKET])
 async def test_a_stream_says_the_same_as_a_completion(question: str) -> None:
-    """OpenAI's client puts the chunks of both choices together to the messages of a completion."""
+    """OpenAI's client joins the chunks of both choices to the messages of a completion."""
     fields = {"n": 2, "tools": tools_of(question)}
     chunks = await stream(question, stream_options={"include_usage": True}, **fields)
     whole, streamed = await ask(question, **fields), assembled(chunks)
@@ -416,13 +418,13 @@ async def test_a_streamed_call_comes_in_pieces() -> None:
 
 
 async def test_the_choices_of_a_stream_take_turns() -> None:
-    """With n > 1 the chunks of the choices are mixed, as OpenAI sends them."""
+    """With n > 1 the chunks of the choices alternate, as OpenAI sends them."""
     indices = [chunk.choices[0].index for chunk in await stream(TEXT, n=2)]
     assert indices[:6] == [0, 1, 0, 1, 0, 1]
 
 
 async def test_an_empty_reply_streams() -> None:
-    """An empty reply is a role and a finish reason."""
+    """An empty reply is streamed as a role and a finish reason."""
     empty = next(row for row in rows() if row.content == "")
     chunks = await stream(empty.question)
     assert [chunk.choices[0].finish_reason for chunk in chunks] == [None, "stop"]
@@ -440,18 +442,18 @@ async def test_usage_is_streamed_only_when_asked_for(options: Json | None) -> No
 
 
 async def test_a_stream_can_be_closed_early() -> None:
-    """A client that goes away ends the stream."""
+    """When the client leaves, the stream ends."""
     reply = await post(STEPS, stream=True)
     await anext(reply.chunks)
     await reply.aclose()
     assert [chunk async for chunk in reply.chunks] == []
 
 
-# Everything else
+# Other requests
 
 
 async def test_the_models_are_listed() -> None:
-    """There is one model, `demo`, in the list and by its name."""
+    """There is one model, `demo`, in the list and under its name."""
     listed = json.loads(await (await send("GET", "/models")).read())
     single = json.loads(await (await send("GET", "/models/demo")).read())
     assert listed == {"object": "list", "data": [single]}
@@ -464,7 +466,7 @@ async def test_the_models_are_listed() -> None:
     [("POST", "/embeddings"), ("GET", "/chat/completions"), ("GET", "/models/gpt-4o")],
 )
 async def test_other_urls_are_unknown(method: str, path: str) -> None:
-    """Everything else is a 404 in OpenAI's envelope."""
+    """Any other URL is a 404 in OpenAI's envelope."""
     reply = await send(method, path, b"{}")
     assert reply.status == 404
     assert json.loads(await reply.read())["error"] == {
@@ -491,7 +493,7 @@ async def test_other_urls_are_unknown(method: str, path: str) -> None:
     ],
 )
 async def test_a_bad_request_names_the_parameter(fields: Json, param: str, code: str) -> None:
-    """A mistake of the client is a 400 in OpenAI's envelope that names the parameter."""
+    """A client's mistake is a 400 in OpenAI's envelope that names the parameter."""
     reply = await post(TEXT, **fields)
     error = json.loads(await reply.read())["error"]
     assert reply.status == 400
@@ -501,19 +503,19 @@ async def test_a_bad_request_names_the_parameter(fields: Json, param: str, code:
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff", b"[" * 100_000])
 async def test_a_body_that_is_no_json_object_is_refused(body: bytes) -> None:
-    """Whatever cannot be parsed is a 400, however broken it is."""
+    """A body that is no JSON object is a 400, however broken it is."""
     reply = await send("POST", "/chat/completions", body)
     assert reply.status == 400
     assert "JSON" in json.loads(await reply.read())["error"]["message"]
 
 
 async def test_a_broken_character_does_no_harm() -> None:
-    """Half a character, which JSON can carry and UTF-8 cannot, comes back as a question mark."""
+    """Half a character, which JSON can express and UTF-8 cannot, is returned as a question mark."""
     assert (await ask(TEXT, model="demo\ud800")).model == "demo?"
 
 
 def test_a_book_is_not_compared_with_canned_questions() -> None:
-    """Megabytes around a known question are no known question, and cost no time."""
+    """Megabytes around a known question make another question, and take no time."""
     known = first_question()
     assert find_answers(known)
     started = time.process_time()
@@ -522,13 +524,15 @@ def test_a_book_is_not_compared_with_canned_questions() -> None:
 
 
 async def test_the_judge_knows_the_labels_and_is_sometimes_wrong() -> None:
-    """`demo-judge` says True or False of a canned answer, by log-probabilities where asked for."""
+    """`demo-judge` says True or False of a canned answer, by
+    log-probabilities where requested, and is wrong at times.
+    """
     verdicts = []
     for row in rows():
         if not row.content:
             continue
-        shown = f"<answer 1>\n{row.content}\n</answer 1>"
-        [choice] = (await ask(shown, model="demo-judge", logprobs=True)).choices
+        fenced = f"<answer 1>\n{row.content}\n</answer 1>"
+        [choice] = (await ask(fenced, model="demo-judge", logprobs=True)).choices
         assert choice.message.content in ("True 90", "False 10")
         assert choice.logprobs is not None
         assert [token.token for token in choice.logprobs.content or ()] == [

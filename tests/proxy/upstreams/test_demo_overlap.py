@@ -1,7 +1,7 @@
-"""No demo question may be in the data that the calibrator is trained or tested on.
+"""No demo question may be in the data on which the calibrator is trained or tested.
 
-Otherwise the demo would show what the calibrator remembers, not what it can tell. That data is no
-part of the repository: PINOCCHIO_DATA names its folder, with `train` and `test` in it.
+Otherwise the demo would show what the calibrator remembers, not what it can tell. That data
+is no part of the repository: PINOCCHIO_DATA names its folder, with `train` and `test` in it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 
 from proxy.upstreams.demo.demo import questions
 
-# The share of telling words that two questions have in common. The line of a program may share
+# The share of significant words that two questions have in common. The line of a program may share
 # half of a demo question's three or four words by chance; a reworded question shares more.
 MOST_OVERLAP = 0.5
 STOP_WORDS = (
@@ -25,7 +25,7 @@ STOP_WORDS = (
     "much my of on one or so that the their there they this to was were what when where which who "
     "will with would you your"
 )
-# Options and tool definitions of a benchmark, which would hide what its question is.
+# Options and tool definitions of a benchmark, which would hide its question.
 APPENDIX = re.compile(r"Available functions|Answer Choices|\n\s*\(?A[.)]\s")
 
 
@@ -46,7 +46,7 @@ def parts(question: str) -> Iterator[frozenset[str]]:
 
 
 def data_questions(folder: Path) -> Iterator[str]:
-    """Every question of every file, once."""
+    """Return every question of every file, once."""
     for path in sorted(folder.glob("*/*.jsonl.gz")):
         seen = set()
         with gzip.open(path, "rt", encoding="utf-8") as lines:
@@ -57,7 +57,7 @@ def data_questions(folder: Path) -> Iterator[str]:
 
 
 def nearest(folder: Path) -> dict[str, tuple[float, str]]:
-    """For every demo question the largest overlap with a question of the data, and that one."""
+    """Return each demo question's largest overlap with a question of the data, and that one."""
     demo = {text: telling_words(text) for text in questions()}
     found = dict.fromkeys(demo, (0.0, ""))
     for question in data_questions(folder):
@@ -88,7 +88,7 @@ def test_no_demo_question_is_in_the_data() -> None:
     ],
 )
 def test_the_check_finds_a_reworded_question(tmp_path: Path, question: str) -> None:
-    """A demo question counts as known when the data words or frames it a little differently."""
+    """A demo question is found in the data even if it is worded or framed a little differently."""
     (tmp_path / "test").mkdir()
     row = json.dumps({"question_id": "q", "question": question})
     with gzip.open(tmp_path / "test" / "some.jsonl.gz", "wt", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""An upstream that is the proxy itself: refused at start, and found by the first request."""
+"""An upstream that is the proxy itself is refused at the start, or found by the first request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.servers.faulty_upstream import FaultyUpstream
 
 
 class Door:
-    """Another address of a server, as a load balancer gives it; counts who comes through."""
+    """Another address of a server, as a load balancer has one; counts the connections."""
 
     def __init__(self) -> None:
         self._listening = socket.create_server(("127.0.0.1", 0))
@@ -112,7 +112,7 @@ def looping(start: Start) -> Iterator[tuple[LiveProxy, Door]]:
 def test_a_request_that_comes_back_is_refused_on_the_first_round(
     looping: tuple[LiveProxy, Door], method: str, path: str, body: Any
 ) -> None:
-    """One request makes one request upstream, and the client is told what is wrong."""
+    """A request that comes back is refused on the first round, and the client learns why."""
     proxy, door = looping
     reply = proxy.http.request(method, path, json=body)
     assert reply.status_code == 508
@@ -124,7 +124,7 @@ def test_a_request_that_comes_back_is_refused_on_the_first_round(
 
 
 def test_a_loop_is_found_where_keys_are_required(start: Start) -> None:
-    """What comes back presents upstream's key; the loop is what is told, not a wrong key."""
+    """A request that comes back with upstream's key is refused as a loop, not for its key."""
     with opened_door() as door:
         proxy = start(door.base_url, keys="required", upstream={"api_key": "sk-upstream"})
         door.leads_to = proxy.port
@@ -133,7 +133,7 @@ def test_a_loop_is_found_where_keys_are_required(start: Start) -> None:
 
 
 def test_a_circle_of_two_proxies_is_found(start: Start) -> None:
-    """Each is the other's upstream: the request comes back once, and goes no further."""
+    """Where two proxies are each other's upstream, the request comes back once and is refused."""
     with opened_door() as there, opened_door() as back:
         one, other = start(there.base_url), start(back.base_url)
         there.leads_to, back.leads_to = other.port, one.port
@@ -143,7 +143,7 @@ def test_a_circle_of_two_proxies_is_found(start: Start) -> None:
 
 
 def test_a_loop_through_litellm_is_found(start: Start) -> None:
-    """A translated request carries the marks too."""
+    """A translated request carries the marks too, so that its loop is found."""
     with opened_door() as door:
         proxy = start(door.base_url, upstream={"via": "litellm"})
         door.leads_to = proxy.port
@@ -153,7 +153,7 @@ def test_a_loop_through_litellm_is_found(start: Start) -> None:
 
 
 def test_proxies_in_a_row_are_no_loop(start: Start, upstream: FaultyUpstream) -> None:
-    """A team's proxy before a company's: each adds its mark, and upstream answers."""
+    """A proxy before another one is no loop: each adds its mark, and upstream answers."""
     company = start(upstream.base_url)
     team = start(company.base_url)
     assert team.ask().status_code == 200
@@ -162,7 +162,7 @@ def test_proxies_in_a_row_are_no_loop(start: Start, upstream: FaultyUpstream) ->
 
 
 def test_what_a_client_writes_is_no_mark() -> None:
-    """Only marks go on; nothing else of the field reaches upstream."""
+    """Only marks are forwarded, and nothing else that a client writes into the field."""
     scope: dict[str, Any] = {
         "headers": [(b"x-pinocchio-via", b"me, 0123456789abcdef"), (b"a", b"b")]
     }
@@ -176,7 +176,7 @@ def test_what_a_client_writes_is_no_mark() -> None:
 
 
 def test_a_mark_is_that_of_a_deployment() -> None:
-    """The same store and upstreams make the same mark in every process, anything else another."""
+    """The same store and upstreams give the same mark in every process, and others another."""
     one = Config(store="postgresql://a:b@host/db")
     assert mark_of(one) == mark_of(Config(store="postgresql://a:c@host/db"))
     assert mark_of(one) != mark_of(Config(store="postgresql://a:b@host/other"))
@@ -203,12 +203,12 @@ def test_a_mark_is_that_of_a_deployment() -> None:
     ],
 )
 def test_where_an_upstream_is(base_url: str, host: str, port: int, is_it: bool) -> None:
-    """An address counts as the proxy's own where a connection to it would arrive at the proxy."""
+    """An address is the proxy's own if a connection to it would arrive at the proxy."""
     assert is_at(base_url, host, port) is is_it
 
 
 def test_the_start_refuses_the_clients_variable(tmp_path: Path) -> None:
-    """OPENAI_BASE_URL, set for a client in the same shell, is found before anything listens."""
+    """OPENAI_BASE_URL that names the proxy itself, set for a client, is refused at the start."""
     port = free_port()
     url = f"http://127.0.0.1:{port}/v1"
     done = run_cli("serve", "--port", str(port), cwd=tmp_path, OPENAI_BASE_URL=url)
@@ -218,7 +218,7 @@ def test_the_start_refuses_the_clients_variable(tmp_path: Path) -> None:
 
 
 def test_the_variable_is_named_where_a_file_refers_to_it(tmp_path: Path) -> None:
-    """As the project's own proxy.yaml does."""
+    """The variable is named where a file refers to it, as the project's own proxy.yaml does."""
     port = free_port()
     path = tmp_path / "proxy.yaml"
     path.write_text("upstreams:\n  openai: {base_url: '${OPENAI_BASE_URL:-http://x.example/v1}'}\n")
@@ -231,7 +231,7 @@ def test_the_variable_is_named_where_a_file_refers_to_it(tmp_path: Path) -> None
 
 
 def test_the_start_names_the_line(tmp_path: Path) -> None:
-    """A configuration with the mistake is refused with its file and line."""
+    """An upstream that is the proxy itself is refused with file and line."""
     port = free_port()
     path = tmp_path / "proxy.yaml"
     path.write_text(
@@ -245,7 +245,7 @@ def test_the_start_names_the_line(tmp_path: Path) -> None:
 
 
 def test_the_greeting_says_where_requests_go(tmp_path: Path) -> None:
-    """Each upstream with its address, its models, and whose key goes there; never a key."""
+    """The greeting lists each upstream with its address, its models and whose key it gets."""
     from proxy.config.setup import load_setup
     from proxy.startup.startup import greeting
 
@@ -266,35 +266,37 @@ def test_the_greeting_says_where_requests_go(tmp_path: Path) -> None:
         lines = greeting(load_setup(path), "http://127.0.0.1:8000/v1")
         patch.delenv("ONES_KEY")
         without_key = greeting(load_setup(path), "http://127.0.0.1:8000/v1")
-    told = "\n".join(lines)
-    assert "upstream one: http://one.example/v1, key from ONES_KEY; models: a-*, c" in told
-    assert f"upstream two: http://two.example/v1, key from {path}; models: b" in told
-    assert "upstream three: http://elsewhere.example/v1 (from THREE), each client's own key" in told
-    assert "upstream all: where litellm finds it, key that litellm finds in the environ" in told
-    assert "upstream demo: canned answers, no network; models: demo" in told
-    assert "sk-" not in told
+    output = "\n".join(lines)
+    assert "upstream one: http://one.example/v1, key from ONES_KEY; models: a-*, c" in output
+    assert f"upstream two: http://two.example/v1, key from {path}; models: b" in output
+    assert (
+        "upstream three: http://elsewhere.example/v1 (from THREE), each client's own key" in output
+    )
+    assert "upstream all: where litellm finds it, key that litellm finds in the environ" in output
+    assert "upstream demo: canned answers, no network; models: demo" in output
+    assert "sk-" not in output
     assert "each client's own key (ONES_KEY is not set); models: a-*, c" in "\n".join(without_key)
 
 
 def test_the_built_in_upstream_is_listed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Without a configuration too: the variables of OpenAI's clients are named."""
+    """Without a configuration the greeting names the variables of OpenAI's clients."""
     from proxy.config.setup import load_setup
     from proxy.startup.startup import greeting
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    told = "\n".join(greeting(load_setup(None), "http://127.0.0.1:8000/v1"))
-    assert "upstream openai: https://api.openai.com/v1, each client's own key" in told
-    assert "(OPENAI_API_KEY is not set); models: *" in told
+    output = "\n".join(greeting(load_setup(None), "http://127.0.0.1:8000/v1"))
+    assert "upstream openai: https://api.openai.com/v1, each client's own key" in output
+    assert "(OPENAI_API_KEY is not set); models: *" in output
     monkeypatch.setenv("OPENAI_BASE_URL", "http://model.example/v1")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-x")
-    told = "\n".join(greeting(load_setup(None), "http://127.0.0.1:8000/v1"))
-    assert "http://model.example/v1 (from OPENAI_BASE_URL), key from OPENAI_API_KEY" in told
+    output = "\n".join(greeting(load_setup(None), "http://127.0.0.1:8000/v1"))
+    assert "http://model.example/v1 (from OPENAI_BASE_URL), key from OPENAI_API_KEY" in output
 
 
 def test_a_change_to_itself_is_refused(tmp_path: Path) -> None:
-    """A running proxy keeps its configuration where the new one would send requests back."""
+    """A running proxy keeps its configuration where the new one would send requests to itself."""
     from proxy.errors import StartupError
     from proxy.startup.startup import reload_setup
 
@@ -310,7 +312,7 @@ def test_a_change_to_itself_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_comes_back_over_http_names_the_proxy(looping: tuple[LiveProxy, Door]) -> None:
-    """Anthropic's clients get their own envelope, with the same sentence."""
+    """Anthropic's clients get the same sentence in their own envelope."""
     proxy, _ = looping
     body = {"model": "ok", "max_tokens": 5, "messages": [{"role": "user", "content": "p=0.9"}]}
     reply = httpx.post(f"{proxy.url}/v1/messages/count_tokens", json=body)

@@ -1,4 +1,4 @@
-"""What the proxy does not have to change, it does not change: bytes, fields and errors."""
+"""What the proxy need not change stays unchanged: bytes, fields and errors."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_request_bytes_are_the_clients(proxy: LiveProxy, upstream: FaultyUpstrea
 
 
 def test_a_large_request_crosses(proxy: LiveProxy, upstream: FaultyUpstream) -> None:
-    """A request of several megabytes arrives upstream as it left the client."""
+    """A request of several megabytes arrives upstream unchanged."""
     body = json.dumps(question("p=0.9 " + "ä" * 2**20)).encode()
     assert proxy.post_raw(body).status == 200
     assert upstream.last.body == body
@@ -71,8 +71,8 @@ def test_query_string_survives(proxy: LiveProxy, upstream: FaultyUpstream) -> No
 
 
 def test_request_headers_survive(proxy: LiveProxy, upstream: FaultyUpstream) -> None:
-    """Unknown and repeated header fields reach upstream with their values; no other comes with
-    them but the mark by which a loop is found.
+    """Unknown and repeated header fields reach upstream with their values,
+    and no other is added except for the mark by which a loop is found.
     """
     sent = [
         (b"openai-beta", b"assistants=v2"),
@@ -126,13 +126,13 @@ def test_request_hop_by_hop_stays_here(proxy: LiveProxy, upstream: FaultyUpstrea
 def test_without_a_key_the_clients_goes_upstream(
     proxy: LiveProxy, upstream: FaultyUpstream
 ) -> None:
-    """Where no upstream key is configured, the client's own Authorization is forwarded."""
+    """Without a configured upstream key the client's own Authorization is forwarded."""
     proxy.ask(headers={"authorization": "Bearer sk-mine"})
     assert upstream.last.header("authorization") == "Bearer sk-mine"
 
 
 def test_a_configured_key_goes_upstream(start_proxy: StartProxy, upstream: FaultyUpstream) -> None:
-    """Where an upstream key is configured, it replaces whatever the client sent."""
+    """A configured upstream key replaces whatever the client sent."""
     proxy = start_proxy(upstream={"api_key": "sk-configured"})
     proxy.ask(headers={"authorization": "Bearer sk-mine"})
     values = [value for name, value in upstream.last.headers if name == "authorization"]
@@ -144,7 +144,9 @@ def test_a_configured_key_goes_upstream(start_proxy: StartProxy, upstream: Fault
 async def test_the_log_says_that_the_key_of_the_configuration_was_refused(
     upstream: FaultyUpstream, speaks: str, api_key: str
 ) -> None:
-    """Once until another key is in force: to clients the 401 reads like a refusal of their own."""
+    """A refused key of the configuration is logged once until
+    it changes, as clients could take the 401 for their own.
+    """
     section = {"base_url": upstream.base_url, "api_key": api_key, "speaks": speaks}
     sent = [
         UpstreamRequest("POST", "/chat/completions", body=json.dumps(question("?", each)).encode())
@@ -158,9 +160,9 @@ async def test_the_log_says_that_the_key_of_the_configuration_was_refused(
             await reply.read()
             await reply.aclose()
     await opened.aclose()
-    told = [line for line in lines if line["event"] == "upstream_refused_key"]
-    assert len(told) == (2 if api_key else 0)
-    assert all(line["upstream"] in upstream.base_url for line in told)
+    refusals = [line for line in lines if line["event"] == "upstream_refused_key"]
+    assert len(refusals) == (2 if api_key else 0)
+    assert all(line["upstream"] in upstream.base_url for line in refusals)
     assert "sk-configured" not in str(lines)
 
 
@@ -168,7 +170,7 @@ async def test_the_log_says_that_the_key_of_the_configuration_was_refused(
 def test_upstreams_come_from_the_configuration_only(
     proxy: LiveProxy, upstream: FaultyUpstream, other_upstream: FaultyUpstream, is_stream: bool
 ) -> None:
-    """api_base, base_url and api_key in a body are relayed as bytes and never honoured."""
+    """api_base, base_url and api_key in a body are relayed as bytes and have no effect."""
     elsewhere = other_upstream.base_url
     named = {"api_base": elsewhere, "base_url": elsewhere, "api_key": "sk-other"}
     body = json.dumps(question("hi", stream=is_stream, **named)).encode()
@@ -185,11 +187,11 @@ def test_upstreams_come_from_the_configuration_only(
 def test_without_member_the_body_is_upstreams(
     proxy: LiveProxy, upstream: FaultyUpstream, model: str
 ) -> None:
-    """Taking the `pinocchio` member out of a body gives upstream's bytes."""
+    """Without the member a body has upstream's bytes."""
     asked = question("p=0.7 ä🍋", model)
-    got, told = proxy.post_raw(asked), post_raw(f"{upstream.base_url}/chat/completions", asked)
+    got, direct = proxy.post_raw(asked), post_raw(f"{upstream.base_url}/chat/completions", asked)
     assert b'"pinocchio"' in got.body
-    assert without_member(got.body) == told.body
+    assert without_member(got.body) == direct.body
 
 
 @pytest.mark.parametrize("model", [*BODIES, *ENCODERS, "unknown-encoding", "html", "broken-json"])
@@ -198,17 +200,17 @@ def test_with_attach_body_off_the_body_is_identical(
 ) -> None:
     """With `attach.body: false` the body is byte-identical, whatever its encoding."""
     asked = question("p=0.7 ä🍋", model)
-    got, told = bare.post_raw(asked), post_raw(f"{upstream.base_url}/chat/completions", asked)
-    assert got.body == told.body
+    got, direct = bare.post_raw(asked), post_raw(f"{upstream.base_url}/chat/completions", asked)
+    assert got.body == direct.body
     for name in ("content-type", "content-encoding"):
-        assert got.headers.get(name) == told.headers.get(name)
+        assert got.headers.get(name) == direct.headers.get(name)
 
 
 @pytest.mark.parametrize("encoding", ENCODERS)
 def test_an_encoded_body_is_decoded_for_the_member(
     proxy: LiveProxy, upstream: FaultyUpstream, encoding: str
 ) -> None:
-    """Where the member is added, an encoded body is decoded, scored and sent as identity."""
+    """An encoded body is decoded and scored for the member, and sent unencoded."""
     got = proxy.post_raw(question("p=0.7 ä", encoding))
     plain = post_raw(f"{upstream.base_url}/chat/completions", question("p=0.7 ä", encoding))
     assert "content-encoding" not in got.headers
@@ -227,17 +229,19 @@ def test_an_encoded_body_is_decoded_for_the_member(
 def test_what_is_no_completion_is_relayed(
     proxy: LiveProxy, upstream: FaultyUpstream, model: str, reason: str
 ) -> None:
-    """A 200 that we cannot read goes on as it came and says that it was not judged."""
+    """A 200 that cannot be read is relayed unchanged and labelled as not judged."""
     got = proxy.post_raw(question("p=0.7", model))
-    told = post_raw(f"{upstream.base_url}/chat/completions", question("p=0.7", model))
-    assert (got.status, got.body) == (200, told.body)
+    direct = post_raw(f"{upstream.base_url}/chat/completions", question("p=0.7", model))
+    assert (got.status, got.body) == (200, direct.body)
     assert got.headers["x-pinocchio-confidence-status"] == "not_supported"
     assert got.headers["x-pinocchio-confidence-reason"] == reason
     assert "x-pinocchio-confidence" not in got.headers
 
 
 def test_response_headers_survive(proxy: LiveProxy) -> None:
-    """Upstream's header fields arrive with their values, repeated ones as often as they came."""
+    """Upstream's header fields arrive with their
+    values, repeated ones as often as they were sent.
+    """
     got = proxy.post_raw(question("hi", "spoofed"))
     assert got.headers.get_list("set-cookie") == ["a=1", "b=2"]
     assert (b"x-vendor", b"caf\xe9") in got.headers.raw
@@ -258,14 +262,14 @@ def test_upstream_cannot_speak_in_our_name(proxy: LiveProxy, is_stream: bool) ->
 def test_upstream_errors_are_unchanged(
     proxy: LiveProxy, upstream: FaultyUpstream, status: int, is_stream: bool
 ) -> None:
-    """Status, body and header fields of upstream's errors arrive as they are, after one call."""
+    """Status, body and header fields of upstream's errors arrive unchanged, after one call."""
     asked = question("p=0.7", f"status-{status}", stream=is_stream)
-    told = post_raw(f"{upstream.base_url}/chat/completions", asked)
+    direct = post_raw(f"{upstream.base_url}/chat/completions", asked)
     upstream.forget()
     got = proxy.post_raw(asked)
-    assert (got.status, got.body) == (told.status, told.body)
+    assert (got.status, got.body) == (direct.status, direct.body)
     kept = {name: value for name, value in got.headers.items() if not name.startswith(OURS)}
-    assert kept == dict(told.headers)
+    assert kept == dict(direct.headers)
     assert got.headers["x-pinocchio-confidence-status"] == "skipped"
     assert "x-pinocchio-error" not in got.headers
     assert len(upstream.requests) == 1
@@ -275,7 +279,7 @@ def test_upstream_errors_are_unchanged(
 
 
 def test_unreachable_upstream_is_502(tmp_path: Path) -> None:
-    """Where nobody listens, the client gets OpenAI's envelope with `upstream_unreachable`."""
+    """Where nothing listens, the client gets OpenAI's envelope with `upstream_unreachable`."""
     proxy = LiveProxy(f"http://127.0.0.1:{free_port()}/v1", tmp_path)
     response = proxy.ask()
     proxy.stop()
@@ -305,6 +309,6 @@ def test_a_silent_upstream_is_504(
 
 
 def test_a_broken_relayed_body_is_seen_by_the_client(proxy: LiveProxy) -> None:
-    """A body that is only relayed and breaks off does not look whole to the client."""
+    """A relayed body that breaks off does not look whole to the client."""
     with pytest.raises(httpx.RemoteProtocolError):
         proxy.http.post("/v1/embeddings", json={"model": "cut", "input": "x" * 100})

@@ -1,4 +1,4 @@
-"""Which format an upstream speaks, where requests of the other go, and with whose key."""
+"""The format that an upstream speaks: where requests of the other go, and with which key."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def keys_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, "sk-environment-canary")
 
 
-# Where requests go
+# Routing of requests
 
 
 def upstream_of(**fields: Any) -> Any:
@@ -65,7 +65,7 @@ async def sent_to(upstream: Any, path: str, model: str = "ok") -> UpstreamReply:
 async def test_both_ways_to_write_the_base_url_work(
     messages_upstream: MessagesUpstream, end: str, path: str
 ) -> None:
-    """Anthropic's own clients are given the URL without `/v1`, others with it."""
+    """A base URL works without `/v1`, as Anthropic's clients have it, and with it."""
     base_url = messages_upstream.base_url.removesuffix("/v1") + end
     reply = await sent_to(upstream_of(speaks="anthropic", base_url=base_url), path)
     assert (reply.status, messages_upstream.last.path) == (200, "/messages")
@@ -73,7 +73,7 @@ async def test_both_ways_to_write_the_base_url_work(
 
 
 async def test_an_upstream_of_both_formats_translates_nothing(upstream: FaultyUpstream) -> None:
-    """With `speaks: both` each format goes as it came, the key where that format has it."""
+    """With `speaks: both` each format is relayed, with the key in that format's field."""
     for path, key in (("/messages", "x-api-key"), ("/chat/completions", "authorization")):
         both = upstream_of(speaks="both", base_url=upstream.base_url, api_key="sk-ours")
         await sent_to(both, path)
@@ -84,7 +84,7 @@ async def test_an_upstream_of_both_formats_translates_nothing(upstream: FaultyUp
 
 
 async def test_without_a_key_the_clients_headers_stay(upstream: FaultyUpstream) -> None:
-    """Nothing of ours takes a client's keys away where there is no other."""
+    """Without a configured key the client's own headers are forwarded."""
     for speaks in ("anthropic", "both"):
         await sent_to(upstream_of(speaks=speaks, base_url=upstream.base_url), "/messages")
         assert upstream.last.header("x-api-key") == HEADERS["x-api-key"]
@@ -97,7 +97,7 @@ async def test_without_a_key_the_clients_headers_stay(upstream: FaultyUpstream) 
 async def test_litellms_anthropic_is_relayed(
     messages_upstream: MessagesUpstream, monkeypatch: pytest.MonkeyPatch, model: str
 ) -> None:
-    """`litellm: anthropic` needs no translation for messages: bytes, with the key it knows."""
+    """With `litellm: anthropic` messages are relayed byte for byte, with the configured key."""
     monkeypatch.setenv("ANTHROPIC_BASE_URL", messages_upstream.base_url.removesuffix("/v1"))
     reply = await sent_to(LiteLLMUpstream("anthropic"), "/messages", model)
     assert reply.status == 200
@@ -107,13 +107,13 @@ async def test_litellms_anthropic_is_relayed(
 
 
 async def test_litellms_others_are_translated(upstream: FaultyUpstream) -> None:
-    """A provider of OpenAI's kin gets messages as a chat completion, for all it speaks."""
+    """Messages to a provider that speaks OpenAI's format are translated to a chat completion."""
     reply = await sent_to(upstream_of(litellm="deepseek", base_url=upstream.base_url), "/messages")
     assert (reply.status, upstream.last.path) == (200, "/chat/completions")
 
 
 async def test_via_litellm_translates_messages_too(messages_upstream: MessagesUpstream) -> None:
-    """With `via: litellm` a message goes by way of OpenAI's format to Anthropic."""
+    """With `via: litellm` a message to Anthropic is translated by way of OpenAI's format."""
     upstream = LiteLLMUpstream(
         "anthropic", messages_upstream.base_url.removesuffix("/v1"), "sk-ours", via="litellm"
     )
@@ -123,12 +123,12 @@ async def test_via_litellm_translates_messages_too(messages_upstream: MessagesUp
 
 
 async def test_no_key_of_the_environment_is_sent(messages_upstream: MessagesUpstream) -> None:
-    """Without `api_key` it is the client's own key that a translated request has."""
+    """Without `api_key` a translated request has the client's key, none of the environment."""
     for path in ("/messages", "/chat/completions"):
         anthropics = upstream_of(speaks="anthropic", base_url=messages_upstream.base_url)
         await sent_to(anthropics, path)
-    told = [request.header("x-api-key") for request in messages_upstream.requests]
-    assert told == ["sk-ant-client", "sk-client"]
+    keys = [request.header("x-api-key") for request in messages_upstream.requests]
+    assert keys == ["sk-ant-client", "sk-client"]
 
 
 # The configuration
@@ -162,7 +162,7 @@ def loaded(folder: Path, upstream: str) -> Path:
     ],
 )
 def test_contradictions_are_told(tmp_path: Path, upstream: str, sentence: str) -> None:
-    """What cannot be meant is refused with its line and a sentence."""
+    """Contradictions are refused with their line and a sentence."""
     with pytest.raises(InvalidDocumentError) as raised:
         load_config(loaded(tmp_path, upstream), env={})
     (problem,) = raised.value.problems
@@ -171,7 +171,7 @@ def test_contradictions_are_told(tmp_path: Path, upstream: str, sentence: str) -
 
 
 def test_the_designs_example_of_anthropic_loads(tmp_path: Path) -> None:
-    """`speaks` says the format, OpenAI's where it says nothing."""
+    """`speaks` is the format, which is OpenAI's by default."""
     path = loaded(tmp_path, "{speaks: anthropic, base_url: 'https://api.anthropic.com'}")
     assert load_config(path, env={}).upstreams["a"].speaks == "anthropic"
     assert UpstreamConfig(base_url="http://x").speaks == "openai"
@@ -187,7 +187,7 @@ def test_the_designs_example_of_anthropic_loads(tmp_path: Path) -> None:
     ],
 )
 def test_no_key_is_lent_to_everyone(tmp_path: Path, upstream: str, is_lent: bool) -> None:
-    """Beyond loopback a key for Anthropic is refused as one for OpenAI is."""
+    """Beyond loopback a key for Anthropic is refused like one for OpenAI."""
     path = loaded(tmp_path, upstream)
     path.write_text(path.read_text() + "calibrator: {checkpoint: none}\n")
     setup = load_setup(path)

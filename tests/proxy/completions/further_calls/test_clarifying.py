@@ -237,9 +237,9 @@ def test_responses(
     proxy = start_responses(policy=generating())
     body = {"model": "ok", "input": "secret p=0.1", "stream": is_stream}
     got = post_raw(f"{proxy.base_url}/responses", body)
-    asked = responses_upstream.last.json()
-    assert (asked["instructions"], asked["store"]) == (INSTRUCTIONS, False)
-    assert "secret p=0.1" in asked["input"]
+    sent = responses_upstream.last.json()
+    assert (sent["instructions"], sent["store"]) == (INSTRUCTIONS, False)
+    assert "secret p=0.1" in sent["input"]
     assert WHICH.encode() in got.body
     assert b"secret" not in got.body
     assert b'"clarification":"generated"' in got.body
@@ -268,9 +268,9 @@ def test_completions(
     proxy = start_responses(policy=generating())
     body = {"model": "ok", "prompt": "secret p=0.1", "stream": is_stream}
     got = post_raw(f"{proxy.base_url}/completions", body)
-    asked = responses_upstream.last.json()
-    assert asked["prompt"].startswith(INSTRUCTIONS)
-    assert asked["max_tokens"] == 1_000
+    sent = responses_upstream.last.json()
+    assert sent["prompt"].startswith(INSTRUCTIONS)
+    assert sent["max_tokens"] == 1_000
     assert f'"text":"{WHICH}"'.encode() in got.body
     assert b"secret" not in got.body
 
@@ -286,9 +286,9 @@ def test_messages(
     with proxies_before(running_messages, tmp_path_factory) as start:
         proxy = start(policy=generating())
         got = ask_for_message(proxy, message_asked("secret p=0.1", stream=is_stream))
-    asked = running_messages.last.json()
-    assert set(asked) == {"model", "max_tokens", "system", "messages"}
-    assert asked["system"] == INSTRUCTIONS
+    sent = running_messages.last.json()
+    assert set(sent) == {"model", "max_tokens", "system", "messages"}
+    assert sent["system"] == INSTRUCTIONS
     message = accumulated(got.body) if is_stream else json.loads(got.body)
     assert (text_of(message), message["stop_reason"]) == (WHICH, "end_turn")
     assert member_in(got, is_stream)["clarification"] == "generated"

@@ -495,7 +495,7 @@ def test_the_shipped_calibrator_reads_what_others_say(start_proxy: StartProxy) -
     """The shipped calibrator's number rises with an opinion that
     agrees and falls with one that differs; both names say so.
     """
-    asked = "What is the capital of Australia?"
+    text = "What is the capital of Australia?"
     reply = "say Canberra"
     found = []
     for other in ("say It is Canberra.", "say It is Sydney."):
@@ -503,7 +503,7 @@ def test_the_shipped_calibrator_reads_what_others_say(start_proxy: StartProxy) -
             policy=seeking(of(other)), scorer=None, load=partial(load_scorer, "embedded", "cpu")
         )
         until(lambda: proxy.http.get("/readyz").status_code == 200, 60)  # noqa: B023
-        member = proxy.ask(asked, reply).json()["pinocchio"]
+        member = proxy.ask(text, reply).json()["pinocchio"]
         [evidence] = member["evidence"]
         found.append((evidence["before"], member["confidence"]))
         assert re.fullmatch(r"embedded@\w+(\+platt@\w+)?\+opinion@\w+", member["calibrator"])
@@ -548,7 +548,7 @@ def asked_of_the_pack(text: str) -> dict[str, Json]:
 
 
 @pytest.mark.parametrize(
-    ("other", "told"),
+    ("other", "outcome"),
     [
         (OTHER, "differ"),
         ("say I'm sorry, but I can't help with that.", "differ"),
@@ -559,7 +559,7 @@ def asked_of_the_pack(text: str) -> dict[str, Json]:
     ],
 )
 def test_the_pack_with_a_second_model_that_disagrees_or_does_not_answer(
-    start_proxy: StartProxy, upstream: FaultyUpstream, other: str, told: str
+    start_proxy: StartProxy, upstream: FaultyUpstream, other: str, outcome: str
 ) -> None:
     """In every shape the client gets the first model's reply
     after at most one more call and within the deadline.
@@ -577,9 +577,9 @@ def test_the_pack_with_a_second_model_that_disagrees_or_does_not_answer(
         assert b"London" not in without_member(got.body), shape
         member = member_of(got)
         [call] = [each for each in member["calls"] if each.get("purpose") == "second_opinion"]
-        if told in ("differ", "untold"):
+        if outcome in ("differ", "untold"):
             [opinion] = member["evidence"][0]["opinions"]
-            seen = "untold" if "tools" in shape else told  # the scorer here compares no calls
+            seen = "untold" if "tools" in shape else outcome  # the scorer here compares no calls
             assert (opinion["agreement"], "error" in call) == (seen, False), shape
         else:
-            assert ("evidence" in member, call["error"]) == (False, told), shape
+            assert ("evidence" in member, call["error"]) == (False, outcome), shape

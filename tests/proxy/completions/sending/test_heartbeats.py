@@ -132,8 +132,8 @@ def late_json(proxy: LiveProxy, upstream: SlowUpstream, **fields: Any) -> RawStr
     return late(proxy, question("do it", "m", **fields), upstream, b" ")
 
 
-def late_stream(proxy: LiveProxy, upstream: SlowUpstream, said: str, **fields: Any) -> RawStream:
-    upstream.steps = gated(*text(said), finish(), DONE)
+def late_stream(proxy: LiveProxy, upstream: SlowUpstream, answer: str, **fields: Any) -> RawStream:
+    upstream.steps = gated(*text(answer), finish(), DONE)
     return late(proxy, asked(**fields), upstream, PING)
 
 

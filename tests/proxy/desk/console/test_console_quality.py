@@ -118,7 +118,7 @@ def test_only_held_labels_come_with_a_warning() -> None:
     [(0.0, "0"), (7.0, "7"), (1_234.0, "1,234"), (6.7, "about 7"), (0.2, "about 1")],
 )
 def test_counts_are_whole(value: float, text: str) -> None:
-    """An estimated count is shown as about a whole number, and never as 0."""
+    """A count is shown as a whole number; an estimate is marked with `about` and is never 0."""
     assert count(value) == text
 
 

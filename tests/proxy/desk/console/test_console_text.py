@@ -18,9 +18,11 @@ from proxy.formats.conversation import Part, Turn
 def test_what_cannot_be_seen_is_shown_by_its_number() -> None:
     """Control and direction characters, and half a surrogate pair, are shown as code points."""
     hidden = "pay\u202e\u2066 \x00\x1b[31m\u200b\ufeff\ud800\U000e0041!"
-    shown = visible(hidden)
-    assert shown == "pay⸨U+202E⸩⸨U+2066⸩ ⸨U+0000⸩⸨U+001B⸩[31m⸨U+200B⸩⸨U+FEFF⸩⸨U+D800⸩⸨U+E0041⸩!"
-    shown.encode()
+    text_shown = visible(hidden)
+    assert (
+        text_shown == "pay⸨U+202E⸩⸨U+2066⸩ ⸨U+0000⸩⸨U+001B⸩[31m⸨U+200B⸩⸨U+FEFF⸩⸨U+D800⸩⸨U+E0041⸩!"
+    )
+    text_shown.encode()
 
 
 def test_every_hidden_character_is_found() -> None:
@@ -142,8 +144,8 @@ def test_all_of_it_can_be_shown() -> None:
     long = "all of it " * 10_000
     [turn] = show_turns([Turn("assistant", (Part("text", long),))], is_all=True)
     assert turn.parts[0].cut is None
-    shown = turn.parts[0].html.striptags().replace(" ", "")
-    assert shown == long.replace(" ", "")
+    text_shown = turn.parts[0].html.striptags().replace(" ", "")
+    assert text_shown == long.replace(" ", "")
 
 
 def test_data_for_a_script_cannot_end_it() -> None:

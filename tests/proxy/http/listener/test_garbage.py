@@ -83,6 +83,7 @@ def exchange(proxy: LiveProxy, request: bytes, *, leaves: bool) -> None:
 
 @pytest.mark.parametrize("kind", REQUEST_OF)
 def test_no_request_leaves_what_keeps_itself(proxy: LiveProxy, kind: str) -> None:
+    """No kind of request leaves objects of ours that refer to each other."""
     connections = proxy._server.server_state.connections
     exchange(proxy, REQUEST_OF[kind], leaves=kind == "the client leaves")
     with collected_by_hand() as garbage:

@@ -1,5 +1,4 @@
-"""What a hostile client or upstream may cost other
-clients: `scripts/bench hostile`, for a while.
+"""What a hostile client or upstream may cost other clients: a short `scripts/bench hostile`.
 
 The budget is 50 ms and 100 MB; here the machine is shared with other tests, so that latency is
 compared by the proxy's own CPU time and with a margin, and memory as it is.

@@ -261,8 +261,8 @@ def test_a_client_that_is_gone_before_the_last_words_is_no_fault() -> None:
 
 
 def test_a_stop_and_connections_are_limited_as_configured() -> None:
-    """What runs when the server stops has the configured time, or the
-    requested one; workers divide the number of connections among them.
+    """Stopping takes at most the configured time, or the requested
+    one, and workers divide the number of connections among them.
     """
     config = Config.model_validate({"limits": {"grace_s": 7, "max_connections": 10}})
     plain = server_settings(application, config.limits)

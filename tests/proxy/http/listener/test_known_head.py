@@ -69,8 +69,8 @@ FRAMING = st.sampled_from(
 def test_what_is_known_is_what_the_parser_reads(
     body: bytes, edits: list[tuple[int, int, bytes]], more: bytes, at: int
 ) -> None:
-    """A request that differs from the one before it is either left to the
-    parser, or is one whose fields and body llhttp reads in the same way.
+    """A request unlike the known one is left to the
+    parser, or has the fields and body of llhttp.
     """
     known = learnt(request(b"hello"))
     assert known is not None

@@ -53,7 +53,7 @@ def known_replies(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-def all_of(asked: list[Reads], learns: int) -> list[object]:
+def all_of(replies: list[Reads], learns: int) -> list[object]:
     """Return what a connection reads from these replies in turn, if it learns this many heads."""
     loop = asyncio.new_event_loop()
     free: list[Connection] = []
@@ -62,7 +62,7 @@ def all_of(asked: list[Reads], learns: int) -> list[object]:
     transport = Transport()
     connection.connection_made(transport)
     found: list[object] = []
-    for method, reads in asked:
+    for method, reads in replies:
         if transport.is_aborted:
             break
         free.clear()
@@ -132,8 +132,8 @@ CASES: dict[str, tuple[list[Reads], int]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_a_known_head_changes_no_reply(case: str, known_replies: list[int]) -> None:
     """A known head changes neither status, fields, body and errors, nor the connection's end."""
-    asked, known = CASES[case]
-    assert all_of(asked, learns=3) == all_of(asked, learns=0)
+    replies, known = CASES[case]
+    assert all_of(replies, learns=3) == all_of(replies, learns=0)
     assert len(known_replies) == known
 
 
@@ -151,11 +151,11 @@ def test_whatever_follows_a_known_head_is_read_as_by_the_parser(
     tails: list[bytes], cut: int
 ) -> None:
     """Other lengths, more or fewer bytes, or another cut give the same replies and errors."""
-    asked: list[Reads] = [("POST", [reply(b"ab")])]
-    asked += [("POST", [part for part in (each[:cut], each[cut:]) if part]) for each in tails]
-    assert all_of(asked, learns=3) == all_of(asked, learns=0)
-    asked = [("POST", [each]) for each in (reply(b"ab"), *tails)]
-    assert all_of(asked, learns=3) == all_of(asked, learns=0)
+    replies: list[Reads] = [("POST", [reply(b"ab")])]
+    replies += [("POST", [part for part in (each[:cut], each[cut:]) if part]) for each in tails]
+    assert all_of(replies, learns=3) == all_of(replies, learns=0)
+    replies = [("POST", [each]) for each in (reply(b"ab"), *tails)]
+    assert all_of(replies, learns=3) == all_of(replies, learns=0)
 
 
 def test_a_connection_whose_heads_are_never_the_same_stops_looking(
@@ -163,6 +163,6 @@ def test_a_connection_whose_heads_are_never_the_same_stops_looking(
 ) -> None:
     """A connection whose heads differ each time stops learning them, which costs time."""
     heads = [HEAD.replace(b"Mon", b"%%d%d" % n % n) for n in range(HEADS_LEARNT)]
-    asked: list[Reads] = [("POST", [reply(b"a", head)]) for head in heads]
-    assert len(all_of([*asked, ("POST", [reply(b"b")]), ("POST", [reply(b"c")])], learns=3)) == 5
+    replies: list[Reads] = [("POST", [reply(b"a", head)]) for head in heads]
+    assert len(all_of([*replies, ("POST", [reply(b"b")]), ("POST", [reply(b"c")])], learns=3)) == 5
     assert not known_replies

@@ -1,7 +1,7 @@
 """The SSE reader compared with the standard's own words, on streams that nobody writes by hand.
 
-`test_sse.py` has the examples and the first properties; here are those that need a reference: what
-WHATWG HTML, 9.2.6 says, done step by step on the whole stream, without events, buffers or regexes.
+`test_sse.py` has the examples and the first properties. Those here need a reference: the steps of
+WHATWG HTML, 9.2.6, on the whole stream, without events, buffers or regexes.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def test_the_data_are_those_of_the_standard(stream: bytes) -> None:
 def test_any_split_gives_the_same_data_in_order(stream: bytes, cuts: list[int]) -> None:
     """Cut anywhere, in characters, line ends and the byte order mark too, the events are the same.
 
-    And no byte is lost: the events' bytes and the rest are the stream.
+    No byte is lost: the events' bytes and the rest are the stream.
     """
     events, rest = read(stream, cuts)
     assert told(events) == reference(stream)

@@ -1,6 +1,4 @@
-"""Messages for Slack and Teams: their shapes, how much of a reply they say, and whose links they
-have.
-"""
+"""Messages for Slack and Teams: their shapes, how much of a reply they show, and their links."""
 
 from __future__ import annotations
 
@@ -58,7 +56,7 @@ def told(reply: HeldReply | None, *, event: ReviewEvent | None = None, **webhook
 
 
 def buttons(message: Any) -> dict[str, str]:
-    """Return the labels of a message's buttons, and where they lead."""
+    """Return the labels of a message's buttons with their addresses."""
     if "blocks" in message:
         [actions] = [each for each in message["blocks"] if each["type"] == "actions"]
         return {each["text"]["text"]: each["url"] for each in actions["elements"]}
@@ -67,7 +65,7 @@ def buttons(message: Any) -> dict[str, str]:
 
 
 def test_slack_has_facts_call_and_buttons() -> None:
-    """As Block Kit has it: a section of at most ten fields, plain text, buttons with an address."""
+    """In Block Kit a section has ten fields at most, texts are plain, buttons have an address."""
     message = told(held(policy="refunds/large@1"), shows="calls", reviewer="alice")
     title, facts, *texts, actions = message["blocks"]
     assert "A reply waits for review" in title["text"]["text"]
@@ -87,7 +85,7 @@ def test_slack_has_facts_call_and_buttons() -> None:
 
 
 @pytest.mark.parametrize(
-    ("left_s", "said"),
+    ("left_s", "words"),
     [
         (100, "2 min, until"),
         (7_100, "118 min, until"),
@@ -95,15 +93,15 @@ def test_slack_has_facts_call_and_buttons() -> None:
         (6e5, "7 d, until"),
     ],
 )
-def test_the_time_that_is_left(left_s: float, said: str) -> None:
-    """In the largest unit of which there are two, with the time at which it ends."""
+def test_the_time_that_is_left(left_s: float, words: str) -> None:
+    """The remaining time is in the largest unit of which there are two, with its end."""
     message = told(held(expires_at=time.time() + left_s))
     [field] = [each for each in message["blocks"][1]["fields"] if "Time left" in each["text"]]
-    assert field["text"].startswith(f"*Time left*\n{said} 20")
+    assert field["text"].startswith(f"*Time left*\n{words} 20")
 
 
 def test_teams_has_the_same_in_a_card() -> None:
-    """An Adaptive Card in a message, as a workflow's webhook takes it; buttons open addresses."""
+    """A Teams message is an Adaptive Card with buttons that open addresses."""
     message = told(held(), format="teams", shows="calls", reviewer="alice")
     assert message["type"] == "message"
     [attachment] = message["attachments"]
@@ -124,8 +122,8 @@ def test_teams_has_the_same_in_a_card() -> None:
 
 @pytest.mark.parametrize("format", ["slack", "teams"])
 def test_foreign_text_is_shown_and_obeyed_by_no_chat(format: str) -> None:
-    """A model's name comes from a client, an argument from a model: no mention, no link of their
-    own, and what cannot be seen is shown.
+    """Foreign text in a message, a client's model name or a model's
+    argument, has no mention and no link, and invisible characters are shown.
     """
     reply = held(model=HOSTILE, question=HOSTILE)
     message = told(reply, format=format, shows="excerpt")
@@ -139,7 +137,7 @@ def test_foreign_text_is_shown_and_obeyed_by_no_chat(format: str) -> None:
 
 
 def texts_of(part: Any, kind: str = "") -> list[dict[str, str]]:
-    """Every text of a message with the kind of what holds it."""
+    """Yield every text of a message with the kind of its element."""
     if isinstance(part, list):
         return [found for each in part for found in texts_of(each, kind)]
     if not isinstance(part, dict):
@@ -157,14 +155,14 @@ def foreign_texts(message: Any) -> list[str]:
     ("shows", "has"), [("facts", (0, 0)), ("calls", (1, 0)), ("excerpt", (1, 1))]
 )
 def test_a_message_says_as_much_as_it_may(shows: str, has: tuple[int, int]) -> None:
-    """By default no text leaves the house: of a call the tool's name alone."""
+    """By default a message has no text of the reply, and of a call only the tool's name."""
     text = json.dumps(told(held(), shows=shows))
     assert "refund_order" in text
     assert ("A-1" in text, "Here you are." in text) == tuple(map(bool, has))
 
 
 def test_a_channel_gets_no_link_that_decides() -> None:
-    """Without a reviewer nobody knows who presses a button: it leads to the desk, which asks."""
+    """Without a reviewer a button leads to the desk, since it is unclear who presses it."""
     desk = f"{DESK_URL}console/reviews/chatcmpl-held-1"
     assert buttons(told(held())) == {"Decide at the desk": desk}
     assert buttons(told(held(state=RELEASED), reviewer="alice")) == {"At the desk": desk}
@@ -172,9 +170,9 @@ def test_a_channel_gets_no_link_that_decides() -> None:
 
 
 def test_whoever_has_approved_gets_no_button_to_do_it_again() -> None:
-    """The message says who has, and how many have to."""
-    given = json.dumps([{"by": "Alice", "at": 1.0, "correct": None, "note": None}])
-    reply = held(approvals=2, approved=given)
+    """A reviewer who has approved gets no button to do so again, and sees who else must."""
+    approvals = json.dumps([{"by": "Alice", "at": 1.0, "correct": None, "note": None}])
+    reply = held(approvals=2, approved=approvals)
     message = told(reply, event=event_of(reply, "approved"), reviewer="alice")
     assert list(buttons(message)) == ["Decide at the desk"]
     assert "1 of 2, by Alice" in json.dumps(message)
@@ -182,7 +180,7 @@ def test_whoever_has_approved_gets_no_button_to_do_it_again() -> None:
 
 
 def test_a_link_is_for_one_reviewer_and_what_waits_now() -> None:
-    """The edit that waits is named in it; it ends with the reply's time or after a day."""
+    """A link is for one reviewer and the present edit, and ends with the reply or after a day."""
     reply = held(proposed=b"{}")
     url = buttons(told(reply, reviewer="alice"))["Approve"]
     token = url.removeprefix(DESK_URL.rstrip("/") + LINKS).removesuffix("?verdict=approve")
@@ -199,7 +197,7 @@ def test_a_link_is_for_one_reviewer_and_what_waits_now() -> None:
 
 
 def test_programs_get_the_link_too() -> None:
-    """A bot of one's own, or what sends mail: `decide_url` in `json`, for the named reviewer."""
+    """Programs such as bots get `decide_url` in `json`, for the named reviewer."""
     reply = held()
     chat = Chat(ADMIN, DESK_URL)
     hook = {"url": "https://a.example", "secret": "x", "reviewer": "alice"}
@@ -209,8 +207,8 @@ def test_programs_get_the_link_too() -> None:
 
 
 async def test_each_reviewer_hears_of_their_queues(store_url: str) -> None:
-    """Over a real socket, and by one of two couriers: a failure is tried again with the same link,
-    each reviewer has their own, and of other queues nobody is told.
+    """Each reviewer gets messages of their own queues alone, once
+    from two couriers; a failure is tried again with the same link.
     """
     with WebhookReceiver() as receiver:
         receiver.answers = [(429, {"retry-after": "0"}), (500, {})]
@@ -234,12 +232,12 @@ async def test_each_reviewer_hears_of_their_queues(store_url: str) -> None:
 
 
 def waiting_deliveries(store_url: str) -> int:
-    """How many messages are still to be sent, or not yet known to have been."""
+    """Return how many messages are still to be sent, or not confirmed."""
     return int(execute(store_url, "SELECT count(*) FROM webhook_deliveries")[0][0])
 
 
 async def test_a_message_that_comes_late_has_no_buttons(tmp_path: Path) -> None:
-    """It is made anew for each attempt: what was decided meanwhile is not to be decided again."""
+    """A message is rendered for each attempt, so a late one has no buttons for what is decided."""
     store_url = f"sqlite:///{tmp_path}/held.db"
     reply = held()
     await hold(store_url, reply)
@@ -279,7 +277,7 @@ def test_an_incomplete_block_is_refused(tmp_path: Path, lines: str, sentence: st
 
 
 def test_one_address_may_be_told_of_each_queue_in_another_way(tmp_path: Path) -> None:
-    """The same webhook twice is refused: one of the two would be told nothing."""
+    """The same webhook twice is refused; one address may serve several queues in different ways."""
     file = tmp_path / "proxy.yaml"
     hook = "{url: 'https://a.example/x', format: slack, queues: [%s], events: [%s]}"
     file.write_text(f"webhooks: [{hook % ('a', 'held')}, {hook % ('b', 'released')}]\n")
@@ -291,7 +289,7 @@ def test_one_address_may_be_told_of_each_queue_in_another_way(tmp_path: Path) ->
 
 
 def test_the_page_is_read_as_it_stands(tmp_path: Path) -> None:
-    """The block of docs/chat.md is a configuration."""
+    """The block of docs/chat.md is a valid configuration."""
     page = (ROOT / "docs" / "chat.md").read_text(encoding="utf-8")
     file = tmp_path / "proxy.yaml"
     file.write_text(page.split("```yaml\n")[1].split("```")[0])
@@ -303,7 +301,7 @@ def test_the_page_is_read_as_it_stands(tmp_path: Path) -> None:
 
 
 def test_a_second_secret_may_be_empty(tmp_path: Path) -> None:
-    """`${OLD:-}` is there before and after the days in which two of them are."""
+    """A second secret may be empty, as `${OLD:-}` is except while two are in use."""
     file = tmp_path / "proxy.yaml"
     file.write_text("admin: {link_secrets: ['${NEW}', '${OLD:-}']}\n")
     assert load_config(file, {"NEW": SECRET}).admin.link_keys == [SECRET]
@@ -311,6 +309,6 @@ def test_a_second_secret_may_be_empty(tmp_path: Path) -> None:
 
 
 def test_a_reply_that_is_kept_no_longer_is_told_by_its_facts() -> None:
-    """Its content may be deleted while a message waits."""
+    """A message about a reply whose content was deleted meanwhile has its facts."""
     gone = replace(held(), reply=b"", request=None)
     assert "refund_order" not in json.dumps(told(gone, shows="excerpt"))

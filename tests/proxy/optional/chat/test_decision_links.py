@@ -1,4 +1,4 @@
-"""Links by which reviewers decide from a chat: one person, one use, and never by being opened."""
+"""Links by which reviewers decide from a chat: for one person, once, and never by opening them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def receiver() -> Iterator[WebhookReceiver]:
 
 @pytest.fixture(scope="module")
 def proxy(start_proxy: StartProxy, receiver: WebhookReceiver) -> LiveProxy:
-    """Alice hears of refunds by Slack, bob of everything by Teams."""
+    """Start a proxy that informs alice of refunds by Slack, and bob of everything by Teams."""
     common = {"url": receiver.url, "allow_private": True, "events": ["held"]}
     hooks = [
         {**common, "format": "slack", "reviewer": "alice", "queues": ["refunds"]},
@@ -80,7 +80,7 @@ def proxy(start_proxy: StartProxy, receiver: WebhookReceiver) -> LiveProxy:
 
 @pytest.fixture
 def page(proxy: LiveProxy) -> Iterator[httpx.Client]:
-    """Whoever opens a link: nobody whom the desk knows."""
+    """Yield a browser without a session, as anybody who opens a link may have."""
     with stranger(proxy) as client:
         yield client
 
@@ -92,7 +92,7 @@ def path_to(id: str, reviewer: str = "alice", signer: Signer = SIGNER, **changed
 
 
 def send(page: httpx.Client, path: str, **fields: str) -> httpx.Response:
-    """Send the form that decides, as from a page that was opened five seconds ago."""
+    """Send the deciding form, as from a page that was opened five seconds ago."""
     looked = {"opened": f"{time.time() - 5:.3f}", "correct": "", "note": "", "verdict": "approve"}
     return page.post(path, data={**looked, **fields})
 
@@ -111,13 +111,15 @@ def outcomes(proxy: LiveProxy, outcome: str) -> float:
 def test_a_reviewer_decides_from_a_message(
     proxy: LiveProxy, receiver: WebhookReceiver, page: httpx.Client
 ) -> None:
-    """The message comes over a socket; its link shows no text and decides nothing however often
-    it is opened; the form that shows the reply has the one that decides, once.
+    """A message's link shows no text and decides nothing, however often it is
+    opened. The form that shows the reply leads to the one that decides, once.
     """
     id = held_id(proxy, ONE)
     until(lambda: sum(id in each.body.decode() for each in receiver.received) == 2)
-    told = [each.json for each in receiver.received if id in each.body.decode()]
-    [message] = [each for each in told if "blocks" in each]  # alice's, the other one is bob's card
+    messages = [each.json for each in receiver.received if id in each.body.decode()]
+    [message] = [
+        each for each in messages if "blocks" in each
+    ]  # alice's, the other one is bob's card
     url = buttons(message)["Approve"]
     assert url.startswith(desk_url(proxy) + LINKS)
     path = url.removeprefix(desk_url(proxy))
@@ -134,8 +136,8 @@ def test_a_reviewer_decides_from_a_message(
 
     target = re.search(r'<form method="post" action="([^"]+)"', opened.text)
     assert target is not None
-    shown = page.post(target[1], data={"step": "show", "wanted": "approve"})
-    assert "a canary" in shown.text
+    response = page.post(target[1], data={"step": "show", "wanted": "approve"})
+    assert "a canary" in response.text
     assert state(proxy, id) == "open"
     before = outcomes(proxy, "approve")
     with capture_logs() as lines:
@@ -172,15 +174,15 @@ def test_a_rejection_tells_the_app_why(proxy: LiveProxy, page: httpx.Client) -> 
 
 
 def altered(path: str) -> str:
-    """Return a link that names another reply and reviewer, with the original's signature."""
-    said, _, signature = path.removeprefix(LINKS).partition(".")
+    """Return a link for another reply and reviewer, with the original's signature."""
+    signed, _, signature = path.removeprefix(LINKS).partition(".")
     other = SIGNER.token(DecisionLink("chatcmpl-other", "mallory", None, int(time.time()) + 600))
-    assert said != other.partition(".")[0]
+    assert signed != other.partition(".")[0]
     return f"{LINKS}{other.partition('.')[0]}.{signature}"
 
 
 def test_what_is_not_signed_opens_nothing(proxy: LiveProxy, page: httpx.Client) -> None:
-    """Altered, of another secret, cut off, of another meaning, and nonsense."""
+    """Links that are altered, signed otherwise, cut off or of another kind open nothing."""
     id = held_id(proxy, ONE)
     good = path_to(id)
     bad = [
@@ -202,8 +204,8 @@ def test_what_is_not_signed_opens_nothing(proxy: LiveProxy, page: httpx.Client) 
 
 
 def test_each_ending_has_a_page_of_its_own(proxy: LiveProxy, page: httpx.Client) -> None:
-    """Expired, of somebody who decides no longer, in another queue, not there, decided meanwhile,
-    edited meanwhile, approved already: none of them decides.
+    """A link has its own page for each ending: expired, reviewer gone, other queue,
+    unknown reply, decided or edited meanwhile, approved already. None of them decides.
     """
     id, elsewhere, edited = (held_id(proxy, text) for text in (ONE, ELSEWHERE, PAIR))
     decide(proxy, edited, make_key(proxy, "reviewer", "carol"), verdict="edit", content="other")
@@ -229,7 +231,7 @@ def test_each_ending_has_a_page_of_its_own(proxy: LiveProxy, page: httpx.Client)
 
 
 def test_what_was_not_looked_at_is_not_decided(proxy: LiveProxy, page: httpx.Client) -> None:
-    """A form without the page, within a second, with an unknown word; a call needs its box."""
+    """A form is refused without its page, within a second, with an odd word, or without a tick."""
     id = held_id(proxy, "Paris p=0.5", model="tools", tools=[TOOL])
     path = path_to(id)
     refused = [
@@ -250,12 +252,12 @@ def test_what_was_not_looked_at_is_not_decided(proxy: LiveProxy, page: httpx.Cli
 def test_what_tools_may_read_differently_is_not_approved_by_a_link(
     proxy: LiveProxy, page: httpx.Client
 ) -> None:
-    """A member stands twice: its text is shown as it is, marked, and decided on at the desk."""
+    """A reply with a repeated member is shown marked, and can be decided on only at the desk."""
     twice = '{"order": "A-1", "amount": 1000000, "amount": 5}'
     id = held_id(proxy, "Lisbon p=0.5", model="tools", tools=[TOOL])
     change_arguments(proxy, id, twice)
-    shown = page.post(path_to(id), data={"step": "show"}).text
-    assert ("1000000" in shown, "read this differently" in shown) == (True, True), shown
+    html = page.post(path_to(id), data={"step": "show"}).text
+    assert ("1000000" in html, "read this differently" in html) == (True, True), html
     refused = send(page, path_to(id), confirmed="yes")
     assert (refused.status_code, state(proxy, id)) == (400, "open")
     [call] = proxy.desk.get(f"{API}/reviews/{id}").json()["calls"]
@@ -267,14 +269,14 @@ def change_arguments(proxy: LiveProxy, id: str, arguments: str) -> None:
     """Write other arguments into the one call of a held reply."""
     engine = open_engine(proxy.config.store)
     with engine.begin() as connection:
-        its = held_replies.c.id == id
+        row = held_replies.c.id == id
         reply = json.loads(
-            connection.execute(sa.select(held_replies.c.reply).where(its)).scalar_one()
+            connection.execute(sa.select(held_replies.c.reply).where(row)).scalar_one()
         )
         [call] = reply["choices"][0]["message"]["tool_calls"]
         call["function"]["arguments"] = arguments
         connection.execute(
-            held_replies.update().where(its).values(reply=json.dumps(reply).encode())
+            held_replies.update().where(row).values(reply=json.dumps(reply).encode())
         )
     engine.dispose()
 
@@ -286,11 +288,11 @@ def test_another_site_cannot_send_the_form(proxy: LiveProxy) -> None:
     assert state(proxy, id) == "open"
 
 
-# Who somebody is
+# Identity
 
 
 def test_who_is_signed_in_as_another_decides_as_that_one(proxy: LiveProxy) -> None:
-    """Bob's session does not decide as alice; alice's own, in whatever capitals, may."""
+    """Bob's session does not decide by alice's link; alice's own does, in upper or lower case."""
     id = held_id(proxy, ONE)
     for name, status in (("bob", 403), ("Alice", 200)):
         with browser(proxy) as page:
@@ -301,7 +303,7 @@ def test_who_is_signed_in_as_another_decides_as_that_one(proxy: LiveProxy) -> No
 
 
 def test_one_person_counts_once_across_ways(proxy: LiveProxy, page: httpx.Client) -> None:
-    """Alice by link and by key is one approval, whichever comes first; with bob's it is two."""
+    """Alice's link and key count as one approval in either order; with bob's there are two."""
     by_link, by_key = held_id(proxy, PAIR), held_id(proxy, PAIR)
     key = make_key(proxy, "reviewer", "ALICE")
     first = send(page, path_to(by_link))
@@ -312,12 +314,12 @@ def test_one_person_counts_once_across_ways(proxy: LiveProxy, page: httpx.Client
     assert (after.status_code, "You have approved this reply" in after.text) == (409, True)
     for id in (by_link, by_key):
         assert "<h1>Approved</h1>" in send(page, path_to(id, "bob")).text
-        given = proxy.desk.get(f"{API}/reviews/{id}").json()["approvals"]["given"]
-        assert [each["by"].lower() for each in given] == ["alice", "bob"]
+        approvals = proxy.desk.get(f"{API}/reviews/{id}").json()["approvals"]["given"]
+        assert [each["by"].lower() for each in approvals] == ["alice", "bob"]
 
 
 def test_queues_of_several_webhooks_come_together() -> None:
-    """One without queues has all of them."""
+    """A reviewer of several webhooks has all their queues; a webhook without queues has all."""
 
     def found(*webhooks: dict[str, Any]) -> Any:
         made = [{"url": "https://a.example", "format": "slack", **each} for each in webhooks]
@@ -328,13 +330,13 @@ def test_queues_of_several_webhooks_come_together() -> None:
     assert found(*both, {"reviewer": "ann"}) == found({"reviewer": "ann"}, *both) == {"ann": None}
 
 
-# Once, whoever asks
+# Races
 
 
 @pytest.mark.parametrize("rounds", [10, pytest.param(100, marks=pytest.mark.slow)])
 def test_a_link_decides_once_however_many_race(store_url: str, rounds: int) -> None:
-    """Four desks on one store, as several proxies are, take the same link at the same time: two
-    approve and two reject. One of them decides; the others change nothing and are told so.
+    """Four desks on one store take the same link at the same time, two to
+    approve and two to reject. One decides; the others change nothing and say so.
     """
     replies = [
         replace(HELD_REPLY, id=f"chatcmpl-held-{n}", approvals=1 + n % 2, request_id=None)
@@ -354,8 +356,8 @@ def test_a_link_decides_once_however_many_race(store_url: str, rounds: int) -> N
     with queues(store_url, 4) as each, ThreadPoolExecutor(4) as pool:
         for held in replies:
             verdicts = ("approve", "reject", "approve", "reject")
-            told = list(pool.map(race, each, [held.id] * 4, verdicts))
-            [winner] = [one for one in told if one != "link_used"]
+            answers = list(pool.map(race, each, [held.id] * 4, verdicts))
+            [winner] = [one for one in answers if one != "link_used"]
             after = each[0].get(held.id)
             use = found_use(each[0].engine, LinkUse(held.id, "ALICE", None))
             assert after is not None
@@ -367,7 +369,7 @@ def test_a_link_decides_once_however_many_race(store_url: str, rounds: int) -> N
 
 
 def test_a_decision_that_fails_uses_nothing_up(store_url: str) -> None:
-    """Somebody was faster: the link was not what decided; and old uses are forgotten."""
+    """A decision that came too late leaves its link unused; old uses are forgotten."""
     put(store_url, HELD_REPLY)
     use = LinkUse(HELD_REPLY.id, "alice", None)
     with queues(store_url, 1) as [queue]:
@@ -388,8 +390,8 @@ def test_a_decision_that_fails_uses_nothing_up(store_url: str) -> None:
 
 
 def test_a_person_decides_in_a_browser(proxy: LiveProxy, browser: Browser) -> None:
-    """The page's own policy of content lets it look and work as it should; the button of the
-    message is the one that waits to be pressed.
+    """In Chromium, a link's page works under its own content
+    policy, and the button of the message is ready to be pressed.
     """
     id = held_id(proxy, "Rome p=0.5", model="tools", tools=[TOOL])
     context = browser.new_context(viewport={"width": 390, "height": 800})

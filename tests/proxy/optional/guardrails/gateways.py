@@ -1,4 +1,4 @@
-"""Other gateways in processes of their own, which ask a proxy's guardrails about their replies."""
+"""Other gateways in processes of their own, which ask a proxy's guardrails about replies."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from tests.servers.faulty_upstream import FaultyUpstream
 TOKEN = "a-token-of-the-guardrails"
 EXAMPLES = ROOT / "examples" / "gateways"
 PYTHON = ROOT / ".venv-clients" / "litellm" / "bin" / "python"
-# as the program `litellm` does, with fewer walks through what it imports
+# As the program `litellm` does, with fewer searches through what it imports.
 STARTED = """
 import gc, sys
 gc.set_threshold(50_000, 20, 50)
 from litellm import run_server
 sys.exit(run_server())
 """
-START_S = 120  # it imports for ten seconds on a machine that does nothing else
+START_S = 120  # it imports for ten seconds on an idle machine
 KEY = "sk-litellm-tests"
 TOOL = {"type": "function", "function": {"name": "refund_order", "parameters": {}}}
 
 
 @contextmanager
 def running(command: list[str], folder: Path, ready: str, **env: str) -> Iterator[None]:
-    """Run a gateway in its own process from its first answer to the end of the block."""
+    """Run a gateway in its own process from its first answer to the end of this context."""
     with (folder / "output").open("wb") as output:
         process = subprocess.Popen(
             command, stdout=output, stderr=output, cwd=folder, env=environment() | env

@@ -1,4 +1,4 @@
-"""Other gateways ask: each contract with payloads in the shape of its source, on a running proxy.
+"""Guardrails for other gateways: each contract, with payloads in the shape of its source.
 
 LiteLLM and Portkey also run themselves, in `test_litellm_guardrail.py` and
 `test_portkey_guardrail.py`; agentgateway, Envoy's Agent Router and Kong do not.
@@ -48,7 +48,7 @@ QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
 
 @pytest.fixture(name="gate")
 def running_gate(start_proxy: StartProxy) -> LiveProxy:
-    """Start a proxy that other gateways ask with a token; all tests share it."""
+    """Start a proxy that gateways ask with a token; all tests share it."""
     return start_proxy(policy=POLICY, guardrails={"port": 0, "token": TOKEN}, **DESK)
 
 
@@ -62,7 +62,7 @@ def ask(proxy: LiveProxy, path: str, payload: Any, **headers: str) -> httpx.Resp
 
 def of_litellm(kind: str, id: str, **members: Any) -> Json:
     """Return a guardrail request as LiteLLM 1.106.2 sends it, with all members of its model."""
-    told: Json = {
+    payload: Json = {
         "input_type": kind,
         "litellm_call_id": id,
         "litellm_trace_id": f"trace-{id}",
@@ -77,20 +77,20 @@ def of_litellm(kind: str, id: str, **members: Any) -> Json:
         "tool_calls": None,
         "model": "gpt-5",
     }
-    return told | members
+    return payload | members
 
 
-def visit(proxy: LiveProxy, id: str, text: str, asked: Json | None = None, **reply: Any) -> Json:
-    """Return the answer about a reply, after the answer about its question, as LiteLLM asks."""
-    beside = asked or {}
+def visit(proxy: LiveProxy, id: str, text: str, first: Json | None = None, **reply: Any) -> Json:
+    """Return the answer about a reply after the one about its question, as LiteLLM asks."""
+    beside = first or {}
     messages = [{"role": "user", "content": f"{QUESTION[0]['content']} ({id})"}]
     tools = [TOOL] if "tool_calls" in reply else None
     texts = [messages[0]["content"]]
     members = {"structured_messages": messages, "texts": texts, "tools": tools, **beside}
-    asked = of_litellm("request", id, **members)
-    assert ask(proxy, LITELLM, asked).json() == {"action": "NONE"}
-    told = of_litellm("response", id, texts=[text], **reply)
-    answered = ask(proxy, LITELLM, told)
+    first = of_litellm("request", id, **members)
+    assert ask(proxy, LITELLM, first).json() == {"action": "NONE"}
+    second = of_litellm("response", id, texts=[text], **reply)
+    answered = ask(proxy, LITELLM, second)
     assert answered.status_code == 200, answered.text
     found: Json = answered.json()
     return found
@@ -100,7 +100,7 @@ def visit(proxy: LiveProxy, id: str, text: str, asked: Json | None = None, **rep
 
 
 def test_a_reply_is_joined_to_its_question_and_scored_with_it(gate: LiveProxy) -> None:
-    """The calibrator reads both, as if the proxy had relayed them."""
+    """The calibrator scores reply and question together, as if the proxy had relayed them."""
     assert visit(gate, "joined", "Paris p=0.8") == {"action": "NONE"}
     [item] = [each for each in gate.scorer.seen if each.answer == "Paris p=0.8"]  # type: ignore[attr-defined]
     assert "capital of France? (joined)" in str(item)
@@ -109,10 +109,10 @@ def test_a_reply_is_joined_to_its_question_and_scored_with_it(gate: LiveProxy) -
 def test_a_reply_below_the_threshold_is_held_and_blocked_with_the_id_of_its_review(
     gate: LiveProxy,
 ) -> None:
-    """What is released is fetched under that id, with the token alone."""
-    told = visit(gate, "held", "London p=0.2")
-    assert told["action"] == "BLOCKED"
-    id = told["blocked_reason"].split("/")[-1]
+    """A held reply is blocked with its review's id, and fetched by it after the release."""
+    answer = visit(gate, "held", "London p=0.2")
+    assert answer["action"] == "BLOCKED"
+    id = answer["blocked_reason"].split("/")[-1]
     assert id.startswith("chatcmpl-held-")
     place = f"{gate.guardrails_url}/v1/chat/completions/{id}"
     headers = {"x-api-key": TOKEN}
@@ -126,20 +126,20 @@ def test_a_reply_below_the_threshold_is_held_and_blocked_with_the_id_of_its_revi
 
 
 def test_what_a_placeholder_would_stand_for_is_blocked_too(gate: LiveProxy) -> None:
-    """LiteLLM drops changes of streams: a placeholder would be told, and the reply shown."""
-    told = visit(gate, "placeholder", "p=0.05")
-    assert told["action"] == "BLOCKED"
-    assert "held for review" in told["blocked_reason"]
-    assert "chatcmpl-held-" in told["blocked_reason"]
+    """A hold with a placeholder is blocked, since LiteLLM would show the reply of a stream."""
+    answer = visit(gate, "placeholder", "p=0.05")
+    assert answer["action"] == "BLOCKED"
+    assert "held for review" in answer["blocked_reason"]
+    assert "chatcmpl-held-" in answer["blocked_reason"]
 
 
 def test_a_question_to_the_user_takes_the_place_of_the_text(gate: LiveProxy) -> None:
-    told = visit(gate, "unclear", "p=0.35")
-    assert told == {"action": "GUARDRAIL_INTERVENED", "texts": ["What do you mean?"]}
+    answer = visit(gate, "unclear", "p=0.35")
+    assert answer == {"action": "GUARDRAIL_INTERVENED", "texts": ["What do you mean?"]}
 
 
 def test_a_call_that_is_approved_passes_once_the_model_makes_it_again(gate: LiveProxy) -> None:
-    """Approved is this call to this question; another call, or a second time, is held anew."""
+    """An approved call passes once for its question; any other call or time it is held anew."""
     first = visit(gate, "call", "p=0.5", tool_calls=[CALL])
     assert first["action"] == "BLOCKED"
     again = visit(gate, "call", "p=0.5", tool_calls=[CALL])
@@ -156,32 +156,32 @@ def test_a_call_that_is_approved_passes_once_the_model_makes_it_again(gate: Live
     "other", [{"user_api_key_alias": "mallory"}, {"user_api_key_team_alias": "t"}]
 )
 def test_an_approval_is_that_of_the_gateways_client(gate: LiveProxy, other: Json) -> None:
-    """All clients of a gateway come with its one token; another key or team asks anew."""
+    """An approval is the gateway's client's: another key or team needs its own."""
     id = f"whose {other}"
     first = visit(gate, id, "p=0.5", tool_calls=[CALL])
     decide(gate, first["blocked_reason"].split("/")[-1], verdict="approve")
-    its = {"request_data": {"user_api_key_hash": "88dc", "user_api_key_alias": "app"} | other}
-    elsewhere = visit(gate, id, "p=0.5", asked=its, tool_calls=[CALL], **its)
+    members = {"request_data": {"user_api_key_hash": "88dc", "user_api_key_alias": "app"} | other}
+    elsewhere = visit(gate, id, "p=0.5", first=members, tool_calls=[CALL], **members)
     assert elsewhere["action"] == "BLOCKED"
     assert elsewhere["blocked_reason"] != first["blocked_reason"]
     assert visit(gate, id, "p=0.5", tool_calls=[CALL]) == {"action": "NONE"}
 
 
 def test_no_reply_is_judged_as_the_answer_to_another_question(gate: LiveProxy) -> None:
-    """Clients choose the gateway's id of a call: of two questions under one, neither is known."""
+    """Two questions under one id of a call, which clients choose, leave both unknown."""
     first = visit(gate, "swapped", "p=0.5", tool_calls=[CALL])
     decide(gate, first["blocked_reason"].split("/")[-1], verdict="approve")
-    asked = of_litellm("request", "shared", texts=["Refund to my card"], tools=[TOOL])
-    asked["structured_messages"] = [{"role": "user", "content": "Refund to my card"}]
-    assert ask(gate, LITELLM, asked).json() == {"action": "NONE"}
+    other = of_litellm("request", "shared", texts=["Refund to my card"], tools=[TOOL])
+    other["structured_messages"] = [{"role": "user", "content": "Refund to my card"}]
+    assert ask(gate, LITELLM, other).json() == {"action": "NONE"}
     approved = [{"role": "user", "content": f"{QUESTION[0]['content']} (swapped)"}]
     again = of_litellm("request", "shared", structured_messages=approved, tools=[TOOL])
     assert ask(gate, LITELLM, again | {"texts": [approved[0]["content"]]}).json()
-    told = of_litellm("response", "shared", texts=["p=0.97"], tool_calls=[CALL])
+    answer = of_litellm("response", "shared", texts=["p=0.97"], tool_calls=[CALL])
     before = value(
         scraped(gate.desk), "pinocchio_scores_total", status="skipped", reason="no_question"
     )
-    ask(gate, LITELLM, told)
+    ask(gate, LITELLM, answer)
     after = value(
         scraped(gate.desk), "pinocchio_scores_total", status="skipped", reason="no_question"
     )
@@ -189,16 +189,16 @@ def test_no_reply_is_judged_as_the_answer_to_another_question(gate: LiveProxy) -
 
 
 def test_the_token_is_compared_in_constant_time() -> None:
-    """No time can be measured that surely; so the comparison itself is looked at."""
+    """The token is compared in constant time, which is checked in the code, not measured."""
     source = inspect.getsource(GuardrailsApplication._is_token)
     assert "hmac.compare_digest(presented, self._secret)" in source
     assert "==" not in source
 
 
 def test_a_reply_without_its_question_has_no_number(gate: LiveProxy) -> None:
-    """Nobody makes one up; the reason says what is missing."""
-    told = of_litellm("response", "never-asked", texts=["p=0.2"])
-    assert ask(gate, LITELLM, told).json() == {"action": "NONE"}
+    """A reply without its question has no number, and the reason says what is missing."""
+    answer = of_litellm("response", "never-asked", texts=["p=0.2"])
+    assert ask(gate, LITELLM, answer).json() == {"action": "NONE"}
     reasons = scraped(gate.desk)
     assert value(reasons, "pinocchio_scores_total", status="skipped", reason="no_question") >= 1
     assert (
@@ -216,20 +216,21 @@ def test_a_reply_without_its_question_has_no_number(gate: LiveProxy) -> None:
 def test_rules_see_the_team_that_the_gateway_names_and_tags_that_its_operator_sets(
     gate: LiveProxy,
 ) -> None:
+    """Rules can use the gateway's team, and tags in a header that its operator sets."""
     named = {"user_api_key_team_alias": "strict", "user_api_key_alias": "app"}
-    told = of_litellm("response", "team", texts=["p=0.9"], request_data=named)
-    blocked = ask(gate, LITELLM, told).json()
+    answer = of_litellm("response", "team", texts=["p=0.9"], request_data=named)
+    blocked = ask(gate, LITELLM, answer).json()
     assert blocked == {"action": "BLOCKED", "blocked_reason": "not for this team"}
     tagged = of_litellm("response", "tags", texts=["p=0.9"])
     assert ask(gate, LITELLM, tagged, x_pinocchio_tags="strict").json()["action"] == "BLOCKED"
 
 
 def test_several_choices_are_each_scored(gate: LiveProxy) -> None:
-    """The least sure one decides."""
-    asked = of_litellm("request", "two", structured_messages=QUESTION)
-    ask(gate, LITELLM, asked)
-    told = of_litellm("response", "two", texts=["p=0.9", "p=0.2"])
-    assert ask(gate, LITELLM, told).json()["action"] == "BLOCKED"
+    """The least sure of several choices decides."""
+    first = of_litellm("request", "two", structured_messages=QUESTION)
+    ask(gate, LITELLM, first)
+    answer = of_litellm("response", "two", texts=["p=0.9", "p=0.2"])
+    assert ask(gate, LITELLM, answer).json()["action"] == "BLOCKED"
 
 
 # --- Portkey --------------------------------------------------------------------------------------
@@ -258,52 +259,52 @@ def of_portkey(text: str, event: str = "afterRequestHook", **members: Any) -> Js
 
 
 def test_portkey_gets_a_verdict_and_the_confidence(gate: LiveProxy) -> None:
-    told = ask(gate, "/portkey", of_portkey("p=0.85")).json()
-    assert told["verdict"] is True
-    assert (told["data"]["confidence"], told["data"]["status"]) == (0.85, "scored")
-    assert "transformedData" not in told
+    answer = ask(gate, "/portkey", of_portkey("p=0.85")).json()
+    assert answer["verdict"] is True
+    assert (answer["data"]["confidence"], answer["data"]["status"]) == (0.85, "scored")
+    assert "transformedData" not in answer
 
 
 @pytest.mark.parametrize("text", ["p=0.05", "p=0.2"])
 def test_what_portkey_must_not_deliver_is_replaced_too(gate: LiveProxy, text: str) -> None:
-    """Without `deny` Portkey goes on with the reply; then it is one that says what happened."""
-    told = ask(gate, "/portkey", of_portkey(text)).json()
-    assert told["verdict"] is False
-    assert told["data"]["review_id"].startswith("chatcmpl-held-")
-    [choice] = told["transformedData"]["response"]["json"]["choices"]
+    """A denied reply is also replaced by one that says so, for Portkey without `deny`."""
+    answer = ask(gate, "/portkey", of_portkey(text)).json()
+    assert answer["verdict"] is False
+    assert answer["data"]["review_id"].startswith("chatcmpl-held-")
+    [choice] = answer["transformedData"]["response"]["json"]["choices"]
     assert choice["finish_reason"] == "content_filter"
     assert text not in choice["message"]["content"]
 
 
 def test_portkey_hears_nothing_of_questions_errors_and_embeddings(gate: LiveProxy) -> None:
     failed = {"json": {"error": {"message": "no"}}, "text": "", "statusCode": 500}
-    for told in (
+    for payload in (
         of_portkey("p=0.05", "beforeRequestHook"),
         of_portkey("p=0.05", requestType="embed"),
         of_portkey("p=0.05", response=failed),
     ):
-        assert ask(gate, "/portkey", told).json() == {"verdict": True}
+        assert ask(gate, "/portkey", payload).json() == {"verdict": True}
 
 
 def test_a_reply_that_cannot_be_read_is_withheld_where_a_policy_decides(gate: LiveProxy) -> None:
     odd = of_portkey("", response={"json": {"outputs": []}, "text": "", "statusCode": 200})
-    told = ask(gate, "/portkey", odd).json()
-    assert (told["verdict"], told["data"]["code"]) == (False, "unreadable_reply")
+    answer = ask(gate, "/portkey", odd).json()
+    assert (answer["verdict"], answer["data"]["code"]) == (False, "unreadable_reply")
 
 
 # --- agentgateway, Envoy's Agent Router, Kong -----------------------------------------------------
 
 
 def test_agentgateway_passes_changes_and_refuses(gate: LiveProxy) -> None:
-    """Question and reply are joined by `x-request-id`."""
+    """Question and reply are joined by `x-request-id`, and a held reply is refused."""
     fields = {"x_request_id": "r1", "x_model": "gpt-5"}
-    asked = {"body": {"messages": QUESTION}}
-    assert "body" not in ask(gate, "/agentgateway/request", asked, **fields).json()["action"]
+    first = {"body": {"messages": QUESTION}}
+    assert "body" not in ask(gate, "/agentgateway/request", first, **fields).json()["action"]
 
     def reply(text: str, **headers: str) -> Json:
         message = {"role": "assistant", "content": text}
-        told = {"body": {"choices": [{"message": message}]}}
-        found: Json = ask(gate, "/agentgateway/response", told, **headers).json()["action"]
+        second = {"body": {"choices": [{"message": message}]}}
+        found: Json = ask(gate, "/agentgateway/response", second, **headers).json()["action"]
         return found
 
     assert reply("p=0.9", **fields) == {"reason": "scored: deliver"}
@@ -316,20 +317,22 @@ def test_agentgateway_passes_changes_and_refuses(gate: LiveProxy) -> None:
 
 
 def test_a_text_alone_has_no_number_and_rules_that_need_none_act(gate: LiveProxy) -> None:
-    """As Agent Router and Kong ask; nothing is said of questions."""
-    told = {"text": "p=0.05", "context": {"stage": "output"}}
-    assert ask(gate, "/analyze", told).json() == {"action": "allow", "findings": []}
-    blocked = ask(gate, "/analyze", told, x_pinocchio_tags="strict").json()
+    """A text alone, as Agent Router and Kong send it, has
+    no number; rules without one apply, and questions pass.
+    """
+    reply = {"text": "p=0.05", "context": {"stage": "output"}}
+    assert ask(gate, "/analyze", reply).json() == {"action": "allow", "findings": []}
+    blocked = ask(gate, "/analyze", reply, x_pinocchio_tags="strict").json()
     assert blocked["action"] == "block"
-    asked = {"text": "p=0.05", "context": {"stage": "input"}}
-    assert ask(gate, "/analyze", asked, x_pinocchio_tags="strict").json()["action"] == "allow"
+    question = {"text": "p=0.05", "context": {"stage": "input"}}
+    assert ask(gate, "/analyze", question, x_pinocchio_tags="strict").json()["action"] == "allow"
 
 
 # --- who may ask, and what is refused -------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "told"),
+    ("path", "body", "expected"),
     [
         (LITELLM, b"{", (400, "invalid_json")),
         (LITELLM, b"[]", (400, "invalid_type")),
@@ -345,11 +348,11 @@ def test_a_text_alone_has_no_number_and_rules_that_need_none_act(gate: LiveProxy
     ],
 )
 def test_what_has_another_shape_is_refused(
-    gate: LiveProxy, path: str, body: Any, told: tuple[int, str]
+    gate: LiveProxy, path: str, body: Any, expected: tuple[int, str]
 ) -> None:
-    """The error names the member."""
+    """A body of another shape is refused with the member's name."""
     response = ask(gate, path, body)
-    assert (response.status_code, error_of(response)["code"]) == told
+    assert (response.status_code, error_of(response)["code"]) == expected
 
 
 def test_a_body_over_the_limit_is_refused(start_proxy: StartProxy) -> None:
@@ -368,16 +371,16 @@ def test_without_the_token_nobody_is_answered(gate: LiveProxy, token: str) -> No
 def test_without_a_token_only_programs_of_this_machine_are_answered(
     start_proxy: StartProxy,
 ) -> None:
-    """A page in a browser could ask too, under a name of its own or from its own site."""
+    """Without a token only programs of this machine are answered, and no page in a browser."""
     open_gate = start_proxy(guardrails={"port": 0})
-    told = {"text": "p=0.9"}
-    assert ask(open_gate, "/analyze", told, authorization="").status_code == 200
+    body = {"text": "p=0.9"}
+    assert ask(open_gate, "/analyze", body, authorization="").status_code == 200
     for headers in ({"host": "evil.example"}, {"origin": "http://evil.example"}):
-        assert ask(open_gate, "/analyze", told, **headers).status_code == 403
+        assert ask(open_gate, "/analyze", body, **headers).status_code == 403
 
 
 def test_beyond_loopback_a_token_is_needed() -> None:
-    """As for the review desk: one that nobody guesses."""
+    """Beyond loopback a strong token is required, as for the review desk."""
     for token in ("", "short"):
         config = GuardrailsConfig.model_validate({"host": "0.0.0.0", "port": 0, "token": token})
         with pytest.raises(StartupError) as refused:
@@ -398,7 +401,7 @@ def test_a_port_that_is_taken_is_told() -> None:
 
 
 def test_questions_are_kept_for_a_time_and_in_a_space() -> None:
-    """The oldest go first, and one that is larger than all the room is not kept."""
+    """The oldest questions are dropped first, and one larger than the room is not kept."""
     now = [0.0]
     size = OVERHEAD + len(b'{"m":"aaaa"}')
     questions = Questions(keep_s=10, most=2 * size, now=lambda: now[0])
@@ -423,7 +426,7 @@ def test_questions_are_kept_for_a_time_and_in_a_space() -> None:
 
 
 def test_the_record_says_which_gateway_asked(gate: LiveProxy) -> None:
-    """With the same facts as of any other reply."""
-    told = ask(gate, "/portkey", of_portkey("p=0.77")).json()
+    """The record names the gateway, with the same facts as for any reply."""
+    answer = ask(gate, "/portkey", of_portkey("p=0.77")).json()
     columns = ("json_quote(upstream)", "json_quote(path)", "json_quote(confidence)")
-    assert gate.recorded(told["data"]["request_id"], *columns) == ["portkey", "/portkey", 0.77]
+    assert gate.recorded(answer["data"]["request_id"], *columns) == ["portkey", "/portkey", 0.77]

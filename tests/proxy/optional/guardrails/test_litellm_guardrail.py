@@ -1,6 +1,6 @@
 """A real LiteLLM proxy asks about its replies, configured as `examples/gateways/litellm.yaml`.
 
-It takes thirteen seconds of CPU, nearly all to begin; Portkey's gateway beside it takes one.
+It takes thirteen seconds of CPU, nearly all for its start; Portkey's gateway takes one.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ def test_an_unsure_reply_is_blocked_with_the_id_of_its_review(litellm: httpx.Cli
 
 
 def test_an_unsure_call_is_blocked(litellm: httpx.Client) -> None:
-    """The upstream's call has a confidence of 0.5."""
+    """The upstream's call, with a confidence of 0.5, is blocked."""
     response = ask(litellm, '{"order": 7}', "tools", tools=[TOOL])
     assert response.status_code == 400
     assert "held for review" in response.json()["error"]["message"]
 
 
 def test_a_stream_is_scored_once_and_whole(gate: LiveProxy, litellm: httpx.Client) -> None:
-    """Its text has gone out by then; what is withheld is its end."""
+    """A stream is scored once and whole; as its text is out by then, only its end is withheld."""
     sure = ask(litellm, "Rome is old p=0.95", stream=True)
     assert "[DONE]" in sure.text
     assert answers_in(gate).count("Rome is old p=0.95") == 1

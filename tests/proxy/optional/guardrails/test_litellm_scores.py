@@ -46,7 +46,7 @@ def members(stream: str) -> list[Any]:
 
 
 def test_a_whole_reply_has_headers_and_member(gate: LiveProxy, litellm: httpx.Client) -> None:
-    """With the number of the reply and its question."""
+    """A whole reply has headers and member with the number of reply and question."""
     response = ask(litellm, "Paris p=0.9")
     assert response.status_code == 200, response.text
     assert response.headers["x-pinocchio-confidence"] == "0.9000"
@@ -58,7 +58,7 @@ def test_a_whole_reply_has_headers_and_member(gate: LiveProxy, litellm: httpx.Cl
 
 
 def test_a_stream_has_the_member_where_it_finishes(litellm: httpx.Client) -> None:
-    """Its headers say that the number is to come."""
+    """A stream has the member on its finish chunk, and headers that say that the number follows."""
     response = ask(litellm, "Rome p=0.95", stream=True)
     assert response.headers["x-pinocchio-confidence-status"] == "pending"
     [member] = members(response.text)
@@ -69,7 +69,7 @@ def test_a_stream_has_the_member_where_it_finishes(litellm: httpx.Client) -> Non
 
 
 def test_what_is_held_is_an_error(litellm: httpx.Client) -> None:
-    """Whole, and called for; with the review's id and without the reply."""
+    """A held reply or call is an error with the review's id, and without the reply."""
     for response in (
         ask(litellm, "London p=0.1"),
         ask(litellm, "call p=0.1", "tools", tools=[TOOL]),
@@ -81,7 +81,7 @@ def test_what_is_held_is_an_error(litellm: httpx.Client) -> None:
 
 
 def test_a_held_stream_ends_in_an_error(litellm: httpx.Client) -> None:
-    """Its text has gone out; what is withheld is its end."""
+    """A held stream ends with an error, as its text is out by then."""
     response = ask(litellm, "Oslo p=0.05", stream=True)
     assert "held for review" in response.text
     assert members(response.text) == []
@@ -109,7 +109,7 @@ print(asyncio.run(told()), asyncio.run(told(fail_closed=True)))
 
 
 def test_while_nobody_answers_replies_pass_or_are_withheld() -> None:
-    """As `fail_closed` says; one that passes has no number, and says so."""
+    """While the proxy is away `fail_closed` decides; a reply that passes says it has no number."""
     env = environment() | {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [PYTHON, "-c", UNREACHED], env=env, capture_output=True, text=True, timeout=120

@@ -15,7 +15,7 @@ from tests.servers.faulty_upstream import FaultyUpstream
 
 NODE = ROOT / "tests" / "node"
 SERVER = NODE / "node_modules" / "@portkey-ai" / "gateway" / "build" / "start-server.js"
-SEEN = {"x-portkey-strict-open-ai-compliance": "false"}  # else `hook_results` stay hidden
+SEEN = {"x-portkey-strict-open-ai-compliance": "false"}  # otherwise `hook_results` stay hidden
 
 
 @pytest.fixture(scope="module", name="portkey")
@@ -65,7 +65,7 @@ def test_a_sure_reply_passes_with_its_confidence(portkey: Any) -> None:
 
 
 def test_an_unsure_reply_is_denied(portkey: Any) -> None:
-    """Portkey's status for it is 446."""
+    """An unsure reply gets Portkey's status 446."""
     response = ask(portkey, "London p=0.1")
     assert response.status_code == 446
     assert data_in(response)["review_id"].startswith("chatcmpl-held-")
@@ -73,7 +73,7 @@ def test_an_unsure_reply_is_denied(portkey: Any) -> None:
 
 
 def test_without_deny_the_reply_is_replaced(portkey: Any) -> None:
-    """The client gets a completion that says what happened, with Portkey's status 246."""
+    """Without `deny` the client gets a completion that says so, with Portkey's status 246."""
     response = ask(portkey, "London p=0.1", deny=False)
     assert response.status_code == 246
     [choice] = response.json()["choices"]

@@ -1,4 +1,4 @@
-"""`/v1/systemone` on the guardrails listener, and Open WebUI's filter, which asks there."""
+"""`/v1/systemone` on the guardrails listener, and Open WebUI's filter, which uses it."""
 
 from __future__ import annotations
 
@@ -47,8 +47,9 @@ def put(gate: LiveProxy, state: Any, questions: Any = BOTH) -> httpx.Response:
     ],
 )
 def test_the_number_answers_whether_the_last_reply_is_correct(gate: LiveProxy, state: Any) -> None:
-    """In each form of a conversation, and beside it the probability that it is not, by which
-    checks flag; the provenance of the number is the model's name.
+    """The answer to a conversation in any form is the number of its last reply, with the
+    probability that it is wrong for checks that flag; the model's name has the number's
+    provenance.
     """
     got = put(gate, state)
     assert got.status_code == 200
@@ -62,7 +63,7 @@ def test_the_number_answers_whether_the_last_reply_is_correct(gate: LiveProxy, s
 
 
 def test_nothing_is_held_and_the_visit_is_counted_and_recorded(gate: LiveProxy) -> None:
-    """What a policy would hold is told as a number alone: no review is made of it."""
+    """A reply that a policy would hold gets its number alone, and is counted and recorded."""
     before = value(
         scraped(gate.desk), "pinocchio_guardrail_visits_total", gateway="systemone", scored="true"
     )
@@ -76,7 +77,7 @@ def test_nothing_is_held_and_the_visit_is_counted_and_recorded(gate: LiveProxy) 
 
 
 def test_a_call_of_a_tool_is_a_reply(gate: LiveProxy) -> None:
-    """With the tools in the state, as a chat completion has them."""
+    """A tool call with its tools in the state is scored as in a chat completion."""
     call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"p":"p=0.3"}'}}
     messages = talk("", tool_calls=[call])
     tools = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
@@ -101,7 +102,7 @@ def test_a_call_of_a_tool_is_a_reply(gate: LiveProxy) -> None:
 def test_what_has_no_number_is_an_error(
     gate: LiveProxy, state: Any, questions: Any, status: int, code: str
 ) -> None:
-    """Other questions, a reply without its question and what cannot be scored get no number."""
+    """Other questions, a reply without its question, and what cannot be scored get an error."""
     got = put(gate, state, questions)
     assert (got.status_code, got.json()["error"]["code"]) == (status, code)
 
@@ -110,7 +111,7 @@ def test_what_has_no_number_is_an_error(
 
 
 def loaded(source: str) -> Any:
-    """Load the filter as Open WebUI does: its text runs in its own module."""
+    """Load the filter as Open WebUI does, with its text in a module of its own."""
     module = types.ModuleType("function_pinocchio")
     module.__dict__["__file__"] = "pinocchio"
     exec(source, module.__dict__)
@@ -118,20 +119,20 @@ def loaded(source: str) -> Any:
 
 
 def handled(filter: Any, kind: str, data: Json, **extra: Any) -> Json:
-    """Return a handler's answer; like Open WebUI, pass only what its signature asks for."""
+    """Return a handler's answer; pass only what its signature has, as Open WebUI does."""
     handler = getattr(filter, kind)
     filter.valves = filter.Valves(**extra.pop("valves", {}))
     wanted = inspect.signature(handler).parameters
-    given = {"event" if kind == "stream" else "body": data}
-    given |= {name: each for name, each in extra.items() if name in wanted}
+    arguments = {"event" if kind == "stream" else "body": data}
+    arguments |= {name: each for name, each in extra.items() if name in wanted}
     if inspect.iscoroutinefunction(handler):
-        answer: Json = asyncio.run(handler(**given))
+        answer: Json = asyncio.run(handler(**arguments))
         return answer
-    return dict(handler(**given))
+    return dict(handler(**arguments))
 
 
 class Page:
-    """What a browser is told, and what its user answers."""
+    """A browser: what it is sent, and what its user answers."""
 
     def __init__(self, answer: bool = True) -> None:
         self.answer, self.told, self.asked = answer, list[Json](), list[Json]()
@@ -161,7 +162,7 @@ def completed(text: str) -> Json:
 
 
 def streamed(gate: LiveProxy, filter: Any, text: str, page: Page) -> None:
-    """Pass a stream of the proxy's through the filter, chunk by chunk; check that none changes."""
+    """Pass a stream of the proxy's through the filter chunk by chunk; check that none changes."""
     body = gate.post_raw(question(text, stream=True)).body.decode()
     lines = [line[6:] for line in body.splitlines() if line.startswith("data: {")]
     for line in lines:
@@ -170,7 +171,7 @@ def streamed(gate: LiveProxy, filter: Any, text: str, page: Page) -> None:
 
 
 def test_the_filter_shows_the_number_that_came_with_the_stream(gate: LiveProxy) -> None:
-    """As a status under the message, without a question where it is high enough."""
+    """The stream's number is a status under the message, without a question if it is high."""
     filter, page = loaded(FILTER.read_text()), Page()
     request = {"model": "gpt-5", "messages": [{"role": "user", "content": "Which?"}]}
     assert handled(filter, "inlet", request, **page.extra) == request
@@ -183,26 +184,26 @@ def test_the_filter_shows_the_number_that_came_with_the_stream(gate: LiveProxy) 
 
 @pytest.mark.parametrize("is_kept", [True, False])
 def test_the_filter_asks_below_the_threshold(gate: LiveProxy, is_kept: bool) -> None:
-    """A reply that the user does not want is replaced; the threshold is a valve."""
+    """A reply below the threshold, which is a valve, is replaced if the user does not want it."""
     filter, page = loaded(FILTER.read_text()), Page(is_kept)
     streamed(gate, filter, "Paris p=0.62", page)
     valves = {"below": 0.7}
     body = handled(filter, "outlet", completed("Paris p=0.62"), valves=valves, **page.extra)
-    [asked] = page.asked
-    assert asked["type"] == "confirmation"
-    assert asked["data"]["message"] == "The confidence is 0.62, below 0.7. Keep this reply?"
+    [prompt] = page.asked
+    assert prompt["type"] == "confirmation"
+    assert prompt["data"]["message"] == "The confidence is 0.62, below 0.7. Keep this reply?"
     assert (body["messages"][-1]["content"] == "Paris p=0.62") is is_kept
 
 
 def test_the_filter_scores_what_did_not_pass_the_proxy(gate: LiveProxy) -> None:
-    """By the guardrails listener, where the valves name it; without a number it says so."""
+    """Other replies are scored by the configured listener; the status says if none answers."""
     source = FILTER.read_text()
-    for valves, told in (
+    for valves, status in (
         ({"guardrails_url": gate.guardrails_url, "guardrails_token": TOKEN}, "confidence 0.83"),
         ({"guardrails_url": gate.guardrails_url}, "confidence unknown"),
         ({}, "confidence unknown"),
     ):
         page = Page()
         handled(loaded(source), "outlet", completed("p=0.83"), valves=valves, **page.extra)
-        assert [each["data"]["description"] for each in page.told] == [told]
-    assert Path(FILTER).read_text().splitlines()[0] == '"""'  # where its front matter is read
+        assert [each["data"]["description"] for each in page.told] == [status]
+    assert Path(FILTER).read_text().splitlines()[0] == '"""'  # its front matter is read there

@@ -1,4 +1,4 @@
-"""`pinocchio mcp`, asked by the official SDK's client over stdin and stdout."""
+"""`pinocchio mcp` with the official SDK's client over stdin and stdout."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client  # noqa: E402
 Json = dict[str, Any]
 QUESTION = "What is the capital of France?"
 RULES = "Guarantee: 10 years on frames, 2 years on all other parts."
-READ_S = 60.0  # it starts in two seconds on a machine that does nothing else
+READ_S = 60.0  # it starts in two seconds on an idle machine
 
 
 @pytest.fixture(scope="module", name="folder")
@@ -68,21 +68,21 @@ async def tools_of(client: Any) -> set[str]:
 
 
 def test_without_a_key_there_are_scores_and_no_desk(folder: Path) -> None:
-    """A reply alone has no number; what is logged has no text."""
+    """Without a key there are scores and no desk; a reply alone has no number."""
 
     async def run() -> None:
         async with connected(folder) as client:
             assert await tools_of(client) == {"score_reply", "score_call"}
-            told = await call(client, "score_reply", reply="Paris", question=QUESTION)
+            answer = await call(client, "score_reply", reply="Paris", question=QUESTION)
             scored = {"confidence": 0.73, "calibrator": "fake:0.73"}
             known = {"act": "answer", "needs_facts": False, "familiar": True}
-            assert told == scored | known | {"basis": ["likeness"]}
+            assert answer == scored | known | {"basis": ["likeness"]}
             messages = [{"role": "user", "content": QUESTION}]
             arguments = {"city": "Paris"}
-            told = await call(
+            answer = await call(
                 client, "score_call", tool="lookup", arguments=arguments, messages=messages
             )
-            assert told["confidence"] == 0.73
+            assert answer["confidence"] == 0.73
             assert "a reply alone" in await refused(client, "score_reply", reply="Paris")
             assert "more than" in await refused(
                 client, "score_reply", reply="p" * 1_000_001, question=QUESTION
@@ -101,7 +101,7 @@ def test_without_a_key_there_are_scores_and_no_desk(folder: Path) -> None:
 
 
 def test_a_score_says_what_it_is_based_on(tmp_path: Path) -> None:
-    """By the shipped calibrator, a reply that contradicts its rules has a low number and why."""
+    """The shipped calibrator gives a reply that contradicts its rules a low number and why."""
     (tmp_path / "proxy.yaml").write_text("{}\n")
     rules = {"role": "system", "content": RULES}
     messages = [rules, {"role": "user", "content": "How long is the guarantee on frames?"}]
@@ -112,15 +112,17 @@ def test_a_score_says_what_it_is_based_on(tmp_path: Path) -> None:
             found: Json = await call(client, "score_reply", reply=reply, messages=messages)
             return found
 
-    told = asyncio.run(run())
-    assert told["confidence"] < 0.5
-    assert (told["basis"], told["support"] < 0.5) == (["context"], True)
-    assert told["unsupported"][0]["words"] == ["25"]
-    assert "25" in told["because"][0]
+    answer = asyncio.run(run())
+    assert answer["confidence"] < 0.5
+    assert (answer["basis"], answer["support"] < 0.5) == (["context"], True)
+    assert answer["unsupported"][0]["words"] == ["25"]
+    assert "25" in answer["because"][0]
 
 
 def test_a_reviewer_lists_the_queue_and_decides(folder: Path, start_proxy: StartProxy) -> None:
-    """Once: the second decision hears who was faster; the record names the key's owner."""
+    """A reviewer lists the queue and decides once: a second decision is
+    refused with the first's name, and the record names the key's owner.
+    """
     proxy: LiveProxy = start_proxy(policy=HOLD.replace("desk", "mcp"), **DESK)
     first, second = held_id(proxy, "p=0.1"), held_id(proxy, "p=0.2")
     env = {"PINOCCHIO_REVIEWER_KEY": make_key(proxy, "reviewer", "alice")}
@@ -131,10 +133,10 @@ def test_a_reviewer_lists_the_queue_and_decides(folder: Path, start_proxy: Start
             listed = await call(client, "list_queue", queue="seniors")
             assert [each["id"] for each in listed] == [first, second]
             assert (await call(client, "read_review", id=first))["confidence"] == 0.1
-            told = await call(client, "decide", id=first, verdict="approve", correct=True)
-            assert (told["state"], told["decided_by"]) == ("released", "alice")
-            told = await call(client, "decide", id=second, verdict="reject", note="wrong city")
-            assert told["state"] == "rejected"
+            decision = await call(client, "decide", id=first, verdict="approve", correct=True)
+            assert (decision["state"], decision["decided_by"]) == ("released", "alice")
+            decision = await call(client, "decide", id=second, verdict="reject", note="wrong city")
+            assert decision["state"] == "rejected"
             assert "alice" in await refused(client, "decide", id=first, verdict="reject")
             assert "no id" in await refused(client, "decide", id="../keys", verdict="approve")
             assert await call(client, "list_queue") == []
@@ -143,12 +145,12 @@ def test_a_reviewer_lists_the_queue_and_decides(folder: Path, start_proxy: Start
 
 
 def test_a_wrong_key_and_no_desk_are_told(folder: Path, start_proxy: StartProxy) -> None:
-    """In sentences that a model can pass on."""
+    """A wrong key and a missing desk give sentences that a model can pass on."""
     from proxy.optional.mcp.desk import DeskClient, DeskError
 
     proxy = start_proxy(policy=HOLD.replace("desk", "mcp"), **DESK)
-    for url, told in ((desk_url(proxy), "key"), ("http://127.0.0.1:9", "no review desk answers")):
-        with closing(DeskClient(url, "wrong")) as desk, pytest.raises(DeskError, match=told):
+    for url, words in ((desk_url(proxy), "key"), ("http://127.0.0.1:9", "no review desk answers")):
+        with closing(DeskClient(url, "wrong")) as desk, pytest.raises(DeskError, match=words):
             desk.queue(None, 5)
 
 

@@ -38,7 +38,7 @@ def _iso(at: float) -> str:
 
 
 class _Server(ABC):
-    """Answers with JSON; while `status` is set, it answers so and takes nothing."""
+    """Answers with JSON; while `status` is set it answers with that and takes nothing."""
 
     def __init__(self) -> None:
         self.status: int | None = None
@@ -104,7 +104,7 @@ class _Server(ABC):
 
 
 class LangfuseServer(_Server):
-    """`scores` by id; `annotate` is what a person does on its pages."""
+    """Scores by id; `annotate` is what a person does on its pages."""
 
     KEYS = ("pk-lf-test", "sk-lf-test")
 
@@ -162,29 +162,29 @@ class LangfuseServer(_Server):
         }
 
     def _list(self, query: Query) -> Answer:
-        asked = {name: values[0] for name, values in query.items()}
-        groups = asked.get("fields", "").split(",") if asked.get("fields") else []
-        limit, start = int(asked.get("limit", 50)), int(asked.get("cursor", 0))
-        if asked.keys() - FILTERS or set(groups) - GROUPS.keys() or not 0 < limit <= 100:
+        parameters = {name: values[0] for name, values in query.items()}
+        groups = parameters.get("fields", "").split(",") if parameters.get("fields") else []
+        limit, start = int(parameters.get("limit", 50)), int(parameters.get("cursor", 0))
+        if parameters.keys() - FILTERS or set(groups) - GROUPS.keys() or not 0 < limit <= 100:
             return 400, {"message": "invalid query"}
-        begin = datetime.fromisoformat(asked.get("fromTimestamp", "1970-01-01T00:00:00Z"))
+        begin = datetime.fromisoformat(parameters.get("fromTimestamp", "1970-01-01T00:00:00Z"))
         found = [
             score
             for score in self.scores.values()
-            if asked.get("name") in (None, score["name"])
-            and asked.get("source") in (None, score["source"])
+            if parameters.get("name") in (None, score["name"])
+            and parameters.get("source") in (None, score["source"])
             and datetime.fromisoformat(score["timestamp"]) >= begin
         ]
-        shown: Iterable[str] = {*CORE, *(f for group in groups for f in GROUPS[group])}
+        fields: Iterable[str] = {*CORE, *(f for group in groups for f in GROUPS[group])}
         meta: Json = {"limit": limit}
         if start + limit < len(found):
             meta["cursor"] = str(start + limit)
-        page = [{name: each[name] for name in shown} for each in found[start : start + limit]]
+        page = [{name: each[name] for name in fields} for each in found[start : start + limit]]
         return 200, {"data": page, "meta": meta}
 
 
 class PhoenixServer(_Server):
-    """`annotations` by span, name and identifier; `annotate` is what a person does on its pages."""
+    """Annotations by span, name and identifier; `annotate` is what a person does on its pages."""
 
     KEY = "px-test"
     KINDS = ("LLM", "CODE", "HUMAN")

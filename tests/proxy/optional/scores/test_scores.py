@@ -1,4 +1,4 @@
-"""Langfuse and Phoenix: confidences there, and people's verdicts from there."""
+"""Langfuse and Phoenix: confidences are sent there, and people's verdicts are fetched."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def parent(number: int) -> dict[str, str]:
 def test_a_confidence_becomes_a_score_of_the_clients_trace(
     start: Start, langfuse: LangfuseServer
 ) -> None:
-    """Once for each request, with what was done; a request without a trace has no place there."""
+    """Each request with a trace becomes one score of the client's trace, with its action."""
     proxy = start(langfuse, policy=HOLD)
     reply = proxy.ask("p=0.3", headers=parent(7))
     proxy.ask("p=0.9")
@@ -104,7 +104,7 @@ def test_a_confidence_becomes_a_score_of_the_clients_trace(
 def test_with_spans_of_ours_the_score_is_the_spans(
     start: Start, langfuse: LangfuseServer, phoenix: PhoenixServer
 ) -> None:
-    """Also for requests that bring no trace."""
+    """With spans of the proxy's own every request has a score, on its span."""
     with OtlpReceiver() as receiver:
         proxy = start(langfuse, phoenix, receiver)
         proxy.ask("p=0.4")
@@ -119,7 +119,7 @@ def test_with_spans_of_ours_the_score_is_the_spans(
 
 
 def test_phoenix_gets_annotations_of_the_clients_span(start: Start, phoenix: PhoenixServer) -> None:
-    """Marked as ours, so that the same span is never annotated twice."""
+    """Annotations in Phoenix are marked as the proxy's, so that a span never has two of them."""
     proxy = start(phoenix, **DESK)
     reply = proxy.ask("p=0.6", headers=parent(9))
     name = "pinocchio_telemetry_sent_total"
@@ -134,7 +134,7 @@ def test_phoenix_gets_annotations_of_the_clients_span(start: Start, phoenix: Pho
 
 
 def test_without_a_number_nothing_is_sent(start: Start, langfuse: LangfuseServer) -> None:
-    """A score of nothing would be a number that somebody made up."""
+    """A reply without a number has no score."""
     proxy = start(langfuse, scorer=FailingScorer(), **DESK)
     proxy.ask("p=0.3", headers=parent(1))
     proxy.ask("?", "status-500", headers=parent(2))
@@ -144,7 +144,7 @@ def test_without_a_number_nothing_is_sent(start: Start, langfuse: LangfuseServer
 
 
 def test_a_server_that_is_away_is_tried_again(start: Start, langfuse: LangfuseServer) -> None:
-    """Requests go on meanwhile; what is refused for good is dropped and counted."""
+    """Requests continue while the server is away; what it refuses for good is counted."""
     langfuse.status = 503
     proxy = start(langfuse, **DESK)
 
@@ -160,15 +160,15 @@ def test_a_server_that_is_away_is_tried_again(start: Start, langfuse: LangfuseSe
     proxy.ask("p=0.3", headers=parent(2))
     until(lambda: now("dropped") == 1, 20)
     langfuse.status = 401
-    asked = len(langfuse.asked)
+    count_before = len(langfuse.asked)
     proxy.ask("p=0.3", headers=parent(3))
     until(lambda: now("dropped") == 2, 20)
-    assert len(langfuse.asked) == asked + 1
+    assert len(langfuse.asked) == count_before + 1
     assert now("sent") == 1
 
 
 def test_what_waits_is_bounded_and_sent_in_batches() -> None:
-    """Whoever adds never waits; what is too much is dropped, what comes later is sent."""
+    """Adding a score never waits: beyond the bound it is dropped, and later ones are sent."""
     batches: list[list[int]] = []
     go_on = threading.Event()
 
@@ -193,7 +193,7 @@ def test_what_waits_is_bounded_and_sent_in_batches() -> None:
 
 
 def test_tries_come_to_an_end() -> None:
-    """Also when the proxy stops meanwhile."""
+    """Retries end, also when the proxy stops meanwhile."""
     tried: list[float] = []
 
     def send(batch: list[int]) -> None:
@@ -210,7 +210,7 @@ def test_tries_come_to_an_end() -> None:
     assert (box.sent, box.drop_count) == (0, 1)
 
 
-# --- verdicts from there -------------------------------------------------------------------------
+# --- fetched verdicts ----------------------------------------------------------------------------
 
 
 def fetch(proxy: LiveProxy, folder: Path, *servers: Any, more: tuple[str, ...] = ()) -> Result:
@@ -243,8 +243,8 @@ def asked(proxy: LiveProxy, *headers: dict[str, str]) -> list[str]:
 def test_verdicts_in_langfuse_become_labels(
     start: Start, langfuse: LangfuseServer, tmp_path: Path
 ) -> None:
-    """Of the request whose score stands on the same trace, by whoever gave it, once; a trace with
-    several replies says nothing about one of them.
+    """A verdict in Langfuse labels the request with a score on the same
+    trace, once for each person; a trace with several replies labels none.
     """
     proxy = start(langfuse)
     ids = asked(proxy, parent(1), parent(2), parent(3), parent(3))
@@ -271,7 +271,7 @@ def test_verdicts_in_langfuse_become_labels(
 def test_verdicts_in_phoenix_become_labels(
     start: Start, phoenix: PhoenixServer, tmp_path: Path
 ) -> None:
-    """By label or by score; what says neither right nor wrong is no verdict."""
+    """A verdict in Phoenix counts by label or score, if it says right or wrong."""
     proxy = start(phoenix)
     ids = asked(proxy, *(parent(n) for n in range(1, 5)))
     until(lambda: len(phoenix.annotations) == 4, 20)
@@ -286,7 +286,7 @@ def test_verdicts_in_phoenix_become_labels(
 def test_many_pages_are_read(
     start: Start, langfuse: LangfuseServer, phoenix: PhoenixServer, tmp_path: Path
 ) -> None:
-    """More than a page of scores, and of spans."""
+    """All pages of scores and of spans are read."""
     proxy = start(langfuse, phoenix)
     ids = asked(proxy, *(parent(n) for n in range(1, 131)))
     until(lambda: len(langfuse.scores) == len(phoenix.annotations) == 130, 30)
@@ -301,7 +301,7 @@ def test_many_pages_are_read(
 def test_old_verdicts_are_left_where_they_are(
     start: Start, phoenix: PhoenixServer, tmp_path: Path
 ) -> None:
-    """`--since` says how far to look back."""
+    """Verdicts older than `--since` are not fetched."""
     proxy = start(phoenix)
     asked(proxy, parent(1))
     until(lambda: phoenix.annotations)
@@ -314,7 +314,7 @@ def test_old_verdicts_are_left_where_they_are(
 def test_what_cannot_be_fetched_is_told(
     start: Start, langfuse: LangfuseServer, tmp_path: Path
 ) -> None:
-    """A server that refuses; a configuration that names none."""
+    """A server that refuses, or a configuration that names none, gives an error."""
     proxy = start(langfuse)
     asked(proxy, parent(1))
     langfuse.status = 500
@@ -338,9 +338,7 @@ def test_hostile_answers_end_nothing(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What a server says in wrong types, odd names and dates of no calendar is passed by; what
-    else stands on its pages counts.
-    """
+    """Wrong types, odd names and invalid dates in a server's answer are skipped, others count."""
     proxy = start(langfuse, phoenix, store=store_url)
     ids = asked(proxy, parent(1), parent(2))
     until(lambda: len(langfuse.scores) == len(phoenix.annotations) == 2, 20)
@@ -378,7 +376,7 @@ def test_hostile_answers_end_nothing(
 
 
 def test_the_page_shows_a_configuration_that_works(tmp_path: Path) -> None:
-    """What docs/telemetry.md has is read without a complaint, all of it on."""
+    """The complete block in docs/telemetry.md is a valid configuration."""
     page = (ROOT / "docs" / "telemetry.md").read_text(encoding="utf-8")
     [text] = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     (tmp_path / "proxy.yaml").write_text(text)
@@ -387,7 +385,7 @@ def test_the_page_shows_a_configuration_that_works(tmp_path: Path) -> None:
 
 
 def test_keys_are_asked_for_where_they_are_needed() -> None:
-    """Langfuse has no scores without keys; a URL with a user would put a key into the log."""
+    """Langfuse without keys is refused, and so is a URL with a user, which would be logged."""
     with pytest.raises(ValueError, match="set public_key and secret_key"):
         LangfuseConfig(public_key="pk")
     with pytest.raises(ValueError, match="names no user"):

@@ -1,4 +1,4 @@
-"""WebSockets through the proxy: whatever one side says or does arrives at the other."""
+"""WebSockets through the proxy: what one side says or does arrives at the other."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def running() -> Iterator[RealtimeUpstream]:
 
 @pytest.fixture
 def upstream(running: RealtimeUpstream) -> RealtimeUpstream:
-    """Return the realtime API, which remembers the sessions of this test only."""
+    """Return the realtime API, which remembers only the sessions of this test."""
     running.forget()
     return running
 
@@ -110,7 +110,7 @@ async def refusal_of(attempt: connect) -> tuple[int, httpx.Headers, bytes]:
 
 
 async def error_of(attempt: connect) -> tuple[int, str]:
-    """Status and code of a refusal in the proxy's own envelope."""
+    """Return status and code of a refusal in the proxy's own envelope."""
     status, headers, body = await refusal_of(attempt)
     assert headers["x-pinocchio-error"] == "true"
     error = json.loads(body)["error"]
@@ -145,7 +145,7 @@ def records(proxy: LiveProxy) -> list[dict[str, Any]]:
 async def test_messages_cross_as_they_are(
     proxy: LiveProxy, upstream: RealtimeUpstream, message: str | bytes
 ) -> None:
-    """A text stays that text and bytes stay those bytes, there and back, also 1 MB of them."""
+    """Text arrives as that text and bytes as those bytes, in both directions, also 1 MB of them."""
     async with dial(proxy, max_size=None) as session:
         await session.send(message)
         assert await session.recv() == message
@@ -155,7 +155,7 @@ async def test_messages_cross_as_they_are(
 async def test_fragments_become_the_message_that_they_are(
     proxy: LiveProxy, upstream: RealtimeUpstream
 ) -> None:
-    """A message in fragments arrives whole in both directions, cut inside of a character too."""
+    """A message in fragments arrives whole in both directions, even if cut inside a character."""
     lemon = "\U0001f34b".encode()
     async with dial(proxy) as session:
         await session.send([b"caf\xc3", b"\xa9 ", b"", lemon[:1], lemon[1:]], text=True)
@@ -184,7 +184,7 @@ async def _send_all(session: ClientConnection, messages: list[str]) -> None:
 async def test_pings_are_answered_on_their_own_connection(
     proxy: LiveProxy, upstream: RealtimeUpstream
 ) -> None:
-    """The client's ping and upstream's ping both get their pong."""
+    """The client's ping and upstream's ping both get their pong on their own connection."""
     async with dial(proxy) as session:
         assert await asyncio.wait_for(await session.ping(), 5) >= 0
         await session.send("ping")
@@ -234,7 +234,7 @@ async def test_the_handshake_crosses_with_its_query_and_fields(
 async def test_subprotocols_are_offered_upstream_and_its_choice_is_answered(
     proxy: LiveProxy, upstream: RealtimeUpstream
 ) -> None:
-    """A browser's key goes upstream among the subprotocols; what upstream chose comes back."""
+    """A browser's key goes upstream as a subprotocol, and upstream's choice comes back."""
     offered = ["realtime", "openai-insecure-api-key.sk-browser", "openai-beta.realtime-v1"]
     named = [Subprotocol(name) for name in offered]
     async with dial(proxy, subprotocols=named, additional_headers=None) as session:
@@ -250,7 +250,7 @@ async def test_subprotocols_are_offered_upstream_and_its_choice_is_answered(
 async def test_a_configured_key_replaces_the_clients(
     upstream: RealtimeUpstream, new_proxy: Callable[..., LiveProxy]
 ) -> None:
-    """With `api_key` upstream gets that key alone, whether the client's is a field or a name."""
+    """With `api_key` upstream gets only that key, wherever the client puts its own."""
     proxy = new_proxy(upstream={"api_key": "sk-configured"})
     names = [Subprotocol("realtime"), Subprotocol("openai-insecure-api-key.sk-browser")]
     async with dial(proxy, subprotocols=names):
@@ -285,7 +285,7 @@ async def test_a_refusal_is_answered_as_it_is(
 async def test_an_upstream_that_does_not_answer_is_a_gateway_error(
     new_proxy: Callable[..., LiveProxy], model: str, expected: tuple[int, str]
 ) -> None:
-    """No handshake from upstream is 502 or 504, in OpenAI's envelope with a code."""
+    """Without a handshake from upstream the client gets 502 or 504 in OpenAI's envelope."""
     proxy = new_proxy(upstream={"timeout_s": 0.3})
     assert await error_of(dial(proxy, f"model={model}")) == expected
 
@@ -294,7 +294,7 @@ async def test_an_upstream_that_does_not_answer_is_a_gateway_error(
 async def test_an_unreachable_upstream_is_a_502(
     upstream: RealtimeUpstream, new_proxy: Callable[..., LiveProxy], url: str
 ) -> None:
-    """Where nobody listens, or nobody speaks TLS, the answer is 502 and the record says why."""
+    """Where nothing listens, or nothing speaks TLS, the client gets 502 and the record says why."""
     proxy = new_proxy(url.format(closed=free_port(), plain=upstream.port))
     assert await error_of(dial(proxy)) == (502, "upstream_unreachable")
     until(lambda: records(proxy))
@@ -303,7 +303,7 @@ async def test_an_unreachable_upstream_is_a_502(
 
 
 async def test_what_is_no_websocket_upstream_is_answered_as_http(proxy: LiveProxy) -> None:
-    """A plain 200 in place of the handshake is relayed, not turned into a session."""
+    """A plain 200 in place of the handshake is relayed as HTTP."""
     status, _, body = await refusal_of(dial(proxy, "model=not-websocket"))
     assert status == 200
     assert b"says 200" in body
@@ -312,7 +312,7 @@ async def test_what_is_no_websocket_upstream_is_answered_as_http(proxy: LiveProx
 async def test_forward_proxies_of_the_environment_are_left_alone(
     proxy: LiveProxy, upstream: RealtimeUpstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As for relayed requests, upstream is reached directly."""
+    """Upstream is reached without the environment's forward proxies, as for relayed requests."""
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
     for name in ("ws_proxy", "http_proxy", "https_proxy", "all_proxy"):
@@ -321,7 +321,7 @@ async def test_forward_proxies_of_the_environment_are_left_alone(
         assert upstream.last.model == "echo"
 
 
-# Which upstream
+# Routing
 
 
 @pytest.mark.parametrize(
@@ -336,16 +336,16 @@ async def test_forward_proxies_of_the_environment_are_left_alone(
 async def test_what_no_upstream_serves_is_refused_in_openais_words(
     proxy: LiveProxy, upstream: RealtimeUpstream, query: str, path: str, code: str
 ) -> None:
-    """The demo, other paths and dot segments get a code of ours; nothing goes upstream."""
-    status, told = await error_of(dial(proxy, query, path))
-    assert (status, told) == (400 if code == "invalid_path" else 404, code)
+    """The demo, other paths and dot segments get a code of ours, and nothing goes upstream."""
+    status, refusal = await error_of(dial(proxy, query, path))
+    assert (status, refusal) == (400 if code == "invalid_path" else 404, code)
     assert upstream.sessions == []
 
 
 async def test_the_querys_model_chooses_the_upstream(
     upstream: RealtimeUpstream, new_proxy: Callable[..., LiveProxy]
 ) -> None:
-    """The first `model` of the query is routed as a body's is; without one the default serves."""
+    """The first `model` of the query is routed like a body's; else the default route counts."""
     proxy = new_proxy(
         models=({"match": "demo", "upstream": "demo"}, {"match": "echo*", "upstream": "faulty"})
     )
@@ -361,7 +361,7 @@ async def test_the_querys_model_chooses_the_upstream(
 async def test_an_odd_query_reaches_upstream_as_it_is(
     proxy: LiveProxy, upstream: RealtimeUpstream, query: str
 ) -> None:
-    """Broken escapes and a query of 9 KB are upstream's business, like any other."""
+    """An odd query, with broken escapes or 9 KB, reaches upstream unchanged."""
     async with dial(proxy, query) as session:
         await session.send("hello")
         assert await session.recv() == "hello"
@@ -371,7 +371,7 @@ async def test_an_odd_query_reaches_upstream_as_it_is(
 async def test_an_enforcing_policy_does_not_change_a_session(
     upstream: RealtimeUpstream, new_proxy: Callable[..., LiveProxy]
 ) -> None:
-    """Also where the policy would hold every reply, a WebSocket is relayed and labelled."""
+    """A WebSocket is relayed and labelled even if the policy would hold every reply."""
     async with dial(new_proxy(policy=ENFORCE)) as session:
         await session.send("hello")
         assert await session.recv() == "hello"
@@ -389,7 +389,7 @@ async def test_an_enforcing_policy_does_not_change_a_session(
 async def test_the_clients_close_reaches_upstream(
     proxy: LiveProxy, upstream: RealtimeUpstream, code: int, reason: str
 ) -> None:
-    """Upstream gets the client's close code and reason, after all of its messages."""
+    """Upstream gets the client's close code and reason after all of its messages."""
     async with dial(proxy) as session:
         for number in range(100):
             await session.send(f"message {number}")
@@ -405,7 +405,7 @@ async def test_the_clients_close_reaches_upstream(
 async def test_upstreams_close_reaches_the_client(
     proxy: LiveProxy, upstream: RealtimeUpstream, code: int, reason: str
 ) -> None:
-    """The client gets upstream's last words, then its close code and reason."""
+    """The client gets upstream's last messages, then its close code and reason."""
     async with dial(proxy) as session:
         await session.send(f"close {code} {reason}")
         assert await session.recv() == "last words"
@@ -415,7 +415,7 @@ async def test_upstreams_close_reaches_the_client(
 async def test_last_words_arrive_while_the_client_keeps_sending(
     proxy: LiveProxy, upstream: RealtimeUpstream
 ) -> None:
-    """Upstream's last message and its close code arrive though the client still talks to it."""
+    """Upstream's last message and close code arrive although the client is still sending."""
     async with dial(proxy) as session:
         talking = asyncio.create_task(_talk(session))
         await session.send("close 4008 enough")
@@ -433,10 +433,12 @@ async def _talk(session: ClientConnection) -> None:
 
 
 async def test_last_words_are_delivered_before_upstreams_end_counts() -> None:
-    """While they wait for a slow client, the client's own message to a closed upstream is lost."""
+    """Upstream's last messages are delivered to a slow client,
+    although its own message to the closed upstream fails.
+    """
 
     class SlowClient:
-        told: list[str | bytes] = []  # noqa: RUF012  # one test, one client
+        received: list[str | bytes] = []  # noqa: RUF012  # one test, one client
 
         async def receive(self) -> Message:
             await asyncio.sleep(0.01)
@@ -471,7 +473,7 @@ async def test_last_words_are_delivered_before_upstreams_end_counts() -> None:
 async def test_a_close_without_a_code_has_none_on_the_other_side(
     proxy: LiveProxy, upstream: RealtimeUpstream
 ) -> None:
-    """An empty close frame stays empty in both directions; no code is made up."""
+    """An empty close frame stays empty in both directions."""
     async with dial(proxy) as session:
         await session.close(None)  # type: ignore[arg-type]  # a close frame without a code
     assert upstream.last.wait_for_end() == Close(1005, "")
@@ -483,7 +485,7 @@ async def test_a_close_without_a_code_has_none_on_the_other_side(
 async def test_a_client_that_vanishes_ends_upstreams_session(
     proxy: LiveProxy, upstream: RealtimeUpstream
 ) -> None:
-    """Without a close frame from the client, upstream gets 1001 within two seconds."""
+    """When the client vanishes without a close frame, upstream gets 1001 within two seconds."""
     session = await dial(proxy)
     await session.send("hello")
     await session.recv()
@@ -497,7 +499,7 @@ async def test_a_client_that_vanishes_ends_upstreams_session(
 async def test_a_client_that_leaves_during_the_handshake_ends_it(
     proxy: LiveProxy, upstream: RealtimeUpstream
 ) -> None:
-    """Upstream's handshake is given up when nobody waits for it any more."""
+    """When the client leaves during the handshake, upstream's handshake is given up."""
 
     async def open() -> None:
         await dial(proxy, "model=slow")
@@ -513,7 +515,7 @@ async def test_a_client_that_leaves_during_the_handshake_ends_it(
 async def test_an_upstream_that_breaks_off_ends_the_session_with_1011(
     proxy: LiveProxy, upstream: RealtimeUpstream, how: str
 ) -> None:
-    """Without a proper end from upstream the client is told 1011, on which clients reconnect."""
+    """When upstream breaks off, the client gets 1011, on which clients reconnect."""
     async with dial(proxy) as session:
         await session.send(how)
         closed = await end_of(session)
@@ -523,7 +525,7 @@ async def test_an_upstream_that_breaks_off_ends_the_session_with_1011(
 async def test_a_proxy_that_stops_says_so_to_both(
     upstream: RealtimeUpstream, new_proxy: Callable[..., LiveProxy]
 ) -> None:
-    """On shutdown the client gets 1012 and upstream 1001, at once, and the record is written."""
+    """When the proxy stops, the client gets 1012, upstream 1001, and the record is written."""
     proxy = new_proxy()
     async with dial(proxy) as session:
         await session.send("hello")
@@ -549,8 +551,8 @@ async def test_a_session_leaves_one_record(
         assert records(proxy) == []
     until(lambda: records(proxy))
     (row,) = records(proxy)
-    told = {name: row[name] for name in ("path", "upstream", "model", "is_stream", "status")}
-    assert told == {
+    fields = {name: row[name] for name in ("path", "upstream", "model", "is_stream", "status")}
+    assert fields == {
         "path": "/v1/realtime",
         "upstream": "faulty",
         "model": "echo",
@@ -570,7 +572,9 @@ async def test_a_session_leaves_one_record(
 async def test_a_client_that_does_not_read_stops_upstream(
     proxy: LiveProxy, upstream: RealtimeUpstream
 ) -> None:
-    """Upstream can send no more than fits into the sockets; what it sent then comes in order."""
+    """Upstream can send no more than fits into the
+    sockets, and all of it arrives in order later.
+    """
     async with dial(proxy, "model=flood", max_queue=1) as session:
         sent = await _settled(lambda: upstream.last.sent)
         assert sent * PART < 48 * 2**20
@@ -581,7 +585,7 @@ async def test_a_client_that_does_not_read_stops_upstream(
 async def test_an_upstream_that_does_not_read_stops_the_client(
     proxy: LiveProxy, upstream: RealtimeUpstream
 ) -> None:
-    """The client can send no more than fits into the sockets; all of that then arrives."""
+    """The client can send no more than fits into the sockets, and all of it arrives later."""
     sent = 0
 
     async def flood() -> None:
@@ -615,7 +619,9 @@ async def _settled(count: Callable[[], int]) -> int:
 async def test_an_oversize_message_of_the_client_ends_with_1009(
     proxy: LiveProxy, upstream: RealtimeUpstream, parts: int
 ) -> None:
-    """More than `limits.max_body`, also in fragments, ends both sides; nothing goes upstream."""
+    """A client's message beyond `limits.max_body`, also in
+    fragments, ends both sides with 1009, unsent upstream.
+    """
     part = b"x" * ((4 * LIMIT) // parts)
     async with dial(proxy) as session:
         with suppress(ConnectionClosed):
@@ -632,7 +638,7 @@ async def test_an_oversize_message_of_the_client_ends_with_1009(
 async def test_clients_that_are_still_sending_can_read_why_they_are_refused(
     proxy: LiveProxy,
 ) -> None:
-    """Also a client that notices a reset before what it could read gets the code, at once."""
+    """A client that is still sending gets the close code of its refusal at once."""
     url = f"ws://127.0.0.1:{proxy.port}/v1/realtime?model=echo"
     started = time.monotonic()
     async with aiohttp.ClientSession() as http, http.ws_connect(url) as session:
@@ -657,16 +663,16 @@ def _refused_code(url: str) -> int | None:
 async def test_an_oversize_message_of_upstream_ends_with_1009(
     proxy: LiveProxy, upstream: RealtimeUpstream
 ) -> None:
-    """More than `limits.max_body` from upstream ends both sides; just as much passes."""
+    """An upstream's message beyond `limits.max_body` ends both sides; one of that size passes."""
     async with dial(proxy, max_size=None) as session:
         await session.send(f"large {LIMIT}")
         assert len(await session.recv()) == LIMIT
         await session.send(f"large {LIMIT + 1}")
         closed = await end_of(session)
     assert closed == Close(1009, "upstream's message is larger than limits.max_body")
-    told = upstream.last.wait_for_end()
-    assert told is not None
-    assert told.code == 1009
+    close = upstream.last.wait_for_end()
+    assert close is not None
+    assert close.code == 1009
 
 
 # Hostile and broken clients
@@ -689,7 +695,7 @@ async def test_a_page_from_elsewhere_is_refused(
 async def test_a_page_of_this_machine_is_served(
     proxy: LiveProxy, upstream: RealtimeUpstream, origin: str
 ) -> None:
-    """An Origin on loopback may connect, and reaches upstream."""
+    """A page with an Origin on loopback may connect, and its Origin reaches upstream."""
     async with dial(proxy, additional_headers={"origin": origin}):
         assert upstream.last.all("origin") == [origin]
 
@@ -697,7 +703,7 @@ async def test_a_page_of_this_machine_is_served(
 async def test_hosts_and_origins_are_free_where_the_proxy_is_not_open(
     upstream: RealtimeUpstream, new_proxy: Callable[..., LiveProxy]
 ) -> None:
-    """With the check off any Origin is served."""
+    """Where the proxy is not open any Origin is served."""
     proxy = new_proxy(is_open=False)
     async with dial(proxy, additional_headers={"origin": "https://app.example"}):
         assert upstream.last.all("origin") == ["https://app.example"]
@@ -720,7 +726,7 @@ def shake(
 
 
 @pytest.mark.parametrize(
-    ("asked", "status", "told"),
+    ("fields", "status", "expected"),
     [
         ({"host": "evil.example"}, b"403", b"host_not_allowed"),
         ({"more": "Host: 127.0.0.1\r\n"}, b"400", b"invalid_http"),
@@ -743,19 +749,23 @@ def shake(
     ],
 )
 def test_a_broken_handshake_is_answered(
-    proxy: LiveProxy, upstream: RealtimeUpstream, asked: dict[str, str], status: bytes, told: bytes
+    proxy: LiveProxy,
+    upstream: RealtimeUpstream,
+    fields: dict[str, str],
+    status: bytes,
+    expected: bytes,
 ) -> None:
-    """Whatever is wrong with a handshake, its client gets an answer and the connection ends."""
-    answer = shake(proxy, **asked)
+    """Any broken handshake gets an answer, and the connection ends."""
+    answer = shake(proxy, **fields)
     assert answer.split()[1] == status
-    assert told in answer
+    assert expected in answer
     assert upstream.sessions == []
 
 
 async def test_frames_against_the_protocol_end_the_session(
     proxy: LiveProxy, upstream: RealtimeUpstream
 ) -> None:
-    """Text that is no UTF-8 and frames that are none close the client with 1007 and 1002."""
+    """Text that is no UTF-8 closes the client with 1007, and invalid frames with 1002."""
     for sent, code in ((b"\x81\x82\0\0\0\0\xff\xff", 1007), (b"\xff\xff\xff\xff", 1002)):
         async with dial(proxy) as session:
             session.transport.write(sent)
@@ -769,7 +779,7 @@ async def test_frames_against_the_protocol_end_the_session(
 async def test_a_fault_of_the_proxy_is_told(
     proxy: LiveProxy, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
-    """An error inside the proxy is 500 before the handshake and 1011 after it, never silence."""
+    """A fault of the proxy gives 500 before the handshake and 1011 after it."""
 
     def fail(*_: object) -> None:
         raise RuntimeError("secret")
@@ -783,7 +793,7 @@ async def test_a_fault_of_the_proxy_is_told(
 
 
 async def test_a_server_that_cannot_refuse_in_http_closes() -> None:
-    """Without ASGI's extension for refusals the handshake is refused all the same."""
+    """Without ASGI's extension for refusals the handshake is refused by closing."""
     sent: list[Message] = []
 
     async def send(message: Message) -> None:
@@ -799,16 +809,16 @@ async def test_a_server_that_cannot_refuse_in_http_closes() -> None:
     assert sent == [{"type": "websocket.close"}]
 
 
-# As a user would
+# With official clients
 
-# OpenAI's blocking client opens its connection in a way that `websockets` 17.1 wants to see renamed
+# OpenAI's blocking client opens its connection with a function that `websockets` 17.1 has renamed.
 openais_way = pytest.mark.filterwarnings("ignore:connect.. must be used as a:DeprecationWarning")
 
 
 async def test_openais_client_holds_a_conversation(
     proxy: LiveProxy, upstream: RealtimeUpstream
 ) -> None:
-    """`client.realtime.connect` sees the events that upstream sends, typed and in order."""
+    """`client.realtime.connect` gets upstream's events, typed and in order."""
     client = AsyncOpenAI(base_url=proxy.base_url, api_key="sk-client")
     async with client.realtime.connect(model="gpt-realtime") as connection:
         assert (await connection.recv()).type == "session.created"
@@ -836,7 +846,7 @@ async def test_openais_client_holds_a_conversation(
 def test_openais_blocking_clients_talk_through_the_proxy(
     proxy: LiveProxy, upstream: RealtimeUpstream
 ) -> None:
-    """The synchronous client does too, and so does `client.responses.connect`."""
+    """OpenAI's synchronous client and `client.responses.connect` work through the proxy."""
     with OpenAI(base_url=proxy.base_url, api_key="sk-client") as client:
         with client.realtime.connect(model="gpt-realtime") as connection:
             assert connection.recv().type == "session.created"
@@ -848,7 +858,7 @@ def test_openais_blocking_clients_talk_through_the_proxy(
 
 @openais_way
 def test_the_served_proxy_relays_websockets(upstream: RealtimeUpstream, tmp_path: Path) -> None:
-    """`pinocchio serve` does all of this unconfigured; its log has one line for the session."""
+    """`pinocchio serve` relays WebSockets without configuration, with one log line each."""
     config = f"""
 upstreams: {{there: {{base_url: "{upstream.base_url}"}}}}
 models: [{{match: "*", upstream: there}}]
@@ -863,6 +873,6 @@ store: sqlite:///{tmp_path}/held.db
             assert connection.recv().type == "session.created"
         until(lambda: process.lines())
         (line,) = process.lines()
-    told = (line["path"], line["model"], line["status"], line["confidence_status"])
-    assert told == ("/v1/realtime", "gpt-realtime", 101, "not_supported")
+    fields = (line["path"], line["model"], line["status"], line["confidence_status"])
+    assert fields == ("/v1/realtime", "gpt-realtime", 101, "not_supported")
     assert "sk-canary" not in process.stderr()

@@ -1,4 +1,4 @@
-"""WebSockets of scored surfaces that are refused, so that clients ask over HTTP and are scored."""
+"""WebSockets of scored surfaces that are refused, so that clients use HTTP and are scored."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ def answer_to_codex(proxy: LiveProxy, path: str = "/v1/responses") -> bytes:
     """Return the bytes that answer Codex's handshake, up to the end of a WebSocket's head."""
     with socket.create_connection(("127.0.0.1", proxy.port), timeout=5) as connection:
         connection.sendall(CODEX.replace("/v1/responses", path).encode())
-        told = b""
-        while not told.startswith(b"HTTP/1.1 101") or b"\r\n\r\n" not in told:
+        answer = b""
+        while not answer.startswith(b"HTTP/1.1 101") or b"\r\n\r\n" not in answer:
             if not (part := connection.recv(65_536)):
                 break
-            told += part
-        return told
+            answer += part
+        return answer
 
 
 @pytest.mark.parametrize("options", [{"policy": HOLDS}, {"websockets": "refuse"}], ids=str)
 def test_codex_is_told_to_ask_over_http(tmp_path: Path, options: dict[str, str]) -> None:
-    """An enforced policy, or the setting, answers 426 with what to do and upstream sees nothing."""
+    """With an enforced policy, or the setting, Codex gets 426 with what to do."""
     with RealtimeUpstream() as upstream:
         proxy = LiveProxy(upstream.base_url, tmp_path, **options)
         try:
-            told = answer_to_codex(proxy)
+            answer = answer_to_codex(proxy)
             realtime = answer_to_codex(proxy, "/v1/realtime")
         finally:
             proxy.stop()
-    head, _, body = told.partition(b"\r\n\r\n")
+    head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 426 ")
     assert b"\r\nupgrade: HTTP/1.1\r\n" in head + b"\r\n"
     assert b'"code": "websocket_undecided"' in body
@@ -61,8 +61,8 @@ def test_without_a_policy_the_websocket_is_relayed(tmp_path: Path) -> None:
     with RealtimeUpstream() as upstream:
         proxy = LiveProxy(upstream.base_url, tmp_path)
         try:
-            told = answer_to_codex(proxy)
+            answer = answer_to_codex(proxy)
         finally:
             proxy.stop()
-    assert told.startswith(b"HTTP/1.1 101 ")
-    assert b"x-pinocchio-confidence-status: not_supported" in told
+    assert answer.startswith(b"HTTP/1.1 101 ")
+    assert b"x-pinocchio-confidence-status: not_supported" in answer

@@ -496,13 +496,13 @@ def test_images_go_where_the_calibrator_is(start_proxy: StartProxy) -> None:
     """
     scorer, image = Seeing(), picture()
     part = {"type": "image_url", "image_url": {"url": data_url(image)}}
-    asked = [{"role": "user", "content": [{"type": "text", "text": "p=0.6"}, part]}]
+    messages = [{"role": "user", "content": [{"type": "text", "text": "p=0.6"}, part]}]
     found = []
     for each in (scorer, WordScorer()):
         with live_scoring_server(each) as server:
             engine = {"kind": "scorer", "base_url": server.url}
             proxy = start_proxy(calibrator={"engine": engine})
-            body = {"model": "say p=0.6", "messages": asked}
+            body = {"model": "say p=0.6", "messages": messages}
             reply = proxy.http.post("/v1/chat/completions", json=body)
             found.append(reply.headers["x-pinocchio-confidence-status"])
     assert found == ["scored", "not_supported"]

@@ -101,7 +101,7 @@ async def test_a_text_is_translated(upstream: LiteLLMUpstream, server: Anthropic
 
 
 async def test_nothing_empty_is_added(upstream: LiteLLMUpstream) -> None:
-    """A choice has what the answer has, without the places that litellm adds for more."""
+    """A choice has only what the answer has, without litellm's empty members."""
     [choice] = (await answer(await upstream.send(request())))["choices"]
     assert set(choice) == {"index", "message", "logprobs", "finish_reason"}
     assert set(choice["message"]) == {"role", "content"}
@@ -110,7 +110,7 @@ async def test_nothing_empty_is_added(upstream: LiteLLMUpstream) -> None:
 async def test_the_system_prompt_is_not_a_message(
     upstream: LiteLLMUpstream, server: AnthropicServer
 ) -> None:
-    """Anthropic's API takes the system prompt beside the messages, and refuses it among them."""
+    """Anthropic's API gets the system prompt beside the messages, and not among them."""
     system = {"role": "system", "content": "Be brief."}
     completion = await completed(upstream, messages=[system, *HELLO], max_tokens=7, stop=["."])
     assert completion.choices[0].message.content == "System: Be brief. User: Hello there"
@@ -131,7 +131,7 @@ async def test_a_stream_is_translated(upstream: LiteLLMUpstream) -> None:
 
 
 async def test_usage_comes_if_asked_for(upstream: LiteLLMUpstream) -> None:
-    """With include_usage the last chunk carries the usage and no choice."""
+    """With include_usage the last chunk has the usage and no choice."""
     *chunks, last = await streamed(upstream, stream_options={"include_usage": True})
     assert last.choices == []
     assert last.usage is not None
@@ -141,7 +141,7 @@ async def test_usage_comes_if_asked_for(upstream: LiteLLMUpstream) -> None:
 
 
 async def test_a_stream_begins_before_it_ends(upstream: LiteLLMUpstream) -> None:
-    """The first chunk is handed on while upstream is still writing."""
+    """The first chunk is passed on while upstream is still writing."""
     reply = await upstream.send(request(model="claude-slow", stream=True))
     first = json.loads((await anext(reply.chunks)).removeprefix(b"data: "))
     assert first["choices"][0]["delta"] == {"role": "assistant", "content": "System:"}
@@ -150,7 +150,7 @@ async def test_a_stream_begins_before_it_ends(upstream: LiteLLMUpstream) -> None
 
 @pytest.mark.parametrize("is_stream", [False, True])
 async def test_tool_calls_are_translated(upstream: LiteLLMUpstream, is_stream: bool) -> None:
-    """Tool calls arrive whole and in their order: id, name and arguments."""
+    """Tool calls arrive whole and in order, with id, name and arguments."""
     tools = [WEATHER, CLOCK]
     if is_stream:
         completion: Any = assembled(await streamed(upstream, tools=tools))
@@ -167,14 +167,14 @@ async def test_tool_calls_are_translated(upstream: LiteLLMUpstream, is_stream: b
 
 
 async def test_tool_calls_of_a_completion_have_no_index(upstream: LiteLLMUpstream) -> None:
-    """The index of a tool call belongs to streams; litellm's counts other blocks, too."""
+    """A completion's tool calls have no index, which belongs to streams."""
     body = await answer(await upstream.send(request(tools=[WEATHER, CLOCK])))
     calls = body["choices"][0]["message"]["tool_calls"]
     assert [set(call) for call in calls] == [{"id", "type", "function"}] * 2
 
 
 async def test_tool_results_go_upstream(upstream: LiteLLMUpstream) -> None:
-    """A conversation with tool calls and their results is one that Anthropic's API accepts."""
+    """A conversation with tool calls and their results is accepted by Anthropic's API."""
     calls = [
         {
             "id": id,
@@ -193,13 +193,13 @@ async def test_tool_results_go_upstream(upstream: LiteLLMUpstream) -> None:
 
 
 async def test_no_tool_is_called_against_the_clients_will(upstream: LiteLLMUpstream) -> None:
-    """`tool_choice` is translated."""
+    """`tool_choice` is translated, so that no tool is called against the client's will."""
     completion = await completed(upstream, tools=[WEATHER], tool_choice="none")
     assert completion.choices[0].message.tool_calls is None
 
 
 async def test_thinking_is_kept(upstream: LiteLLMUpstream) -> None:
-    """A thinking block is given on with its signature, which a client must send back."""
+    """A thinking block is passed on with its signature, which a client must send back."""
     body = await answer(await upstream.send(request(model="claude-thinks")))
     message = body["choices"][0]["message"]
     assert message["reasoning_content"] == "Let me see."
@@ -220,13 +220,13 @@ async def test_the_prefix_finds_the_provider(server: AnthropicServer) -> None:
     assert server.requests[0]["model"] == "claude-echo"
 
 
-# What the client may not steer
+# Fields that a client may not use
 
 
 async def test_fields_that_steer_litellm_are_left_out(
     upstream: LiteLLMUpstream, server: AnthropicServer
 ) -> None:
-    """No field of a body leads elsewhere, mocks, retries, logs or adds headers; none goes on."""
+    """No field of a body redirects, mocks, retries, logs or adds headers, and none is forwarded."""
     steering = {
         "api_base": "http://127.0.0.1:9",
         "base_url": "http://127.0.0.1:9",
@@ -268,7 +268,7 @@ async def test_fields_that_steer_litellm_are_left_out(
 async def test_unknown_fields_are_refused(
     upstream: LiteLLMUpstream, server: AnthropicServer, name: str
 ) -> None:
-    """A field that is neither OpenAI's nor litellm's is not passed on, nor dropped in silence."""
+    """A field that is neither OpenAI's nor litellm's is refused."""
     fields: Json = {name: "x"}
     error = await refused(upstream, request(**fields))
     assert (error["status"], error["code"], error["param"]) == (400, "unsupported_parameter", name)
@@ -276,13 +276,13 @@ async def test_unknown_fields_are_refused(
 
 
 async def test_the_user_is_named(upstream: LiteLLMUpstream, server: AnthropicServer) -> None:
-    """`user` arrives where upstream has a place for it."""
+    """`user` reaches an upstream that has a field for it."""
     await completed(upstream, user="u-1")
     assert server.requests[0]["metadata"] == {"user_id": "u-1"}
 
 
 async def test_the_user_is_left_out_where_there_is_no_place() -> None:
-    """A limit: `user`, which names somebody and changes no answer, is dropped for some."""
+    """A limit: `user`, which changes no answer, is dropped where upstream has no field for it."""
     part = {"content": {"parts": [{"text": "Hi"}], "role": "model"}, "finishReason": "STOP"}
     usage = {"promptTokenCount": 1, "candidatesTokenCount": 2, "totalTokenCount": 3}
     async with listening() as listener:
@@ -296,7 +296,7 @@ async def test_the_user_is_left_out_where_there_is_no_place() -> None:
 async def test_what_the_provider_lacks_is_refused(
     upstream: LiteLLMUpstream, server: AnthropicServer, fields: Json
 ) -> None:
-    """A parameter that cannot be translated is an error that names it, without litellm's advice."""
+    """A parameter that cannot be translated is refused by name, without litellm's advice."""
     (name,) = fields
     error = (await answer(await upstream.send(request(**fields)), 400))["error"]
     assert error["code"] == "unsupported_parameter"
@@ -318,13 +318,13 @@ async def test_what_the_provider_lacks_is_refused(
     ],
 )
 async def test_wrong_types_are_the_clients_fault(upstream: LiteLLMUpstream, fields: Json) -> None:
-    """A malformed request is a 400 that names the field, not a failure of upstream's."""
+    """A malformed request is a 400 that names the field, and no failure of upstream's."""
     error = await refused(upstream, request(**fields))
     assert (error["kind"], error["param"]) == (BadRequestError, next(iter(fields)))
 
 
 async def test_null_is_not_given(upstream: LiteLLMUpstream, server: AnthropicServer) -> None:
-    """A field that is null is as good as absent, as in OpenAI's API."""
+    """A field that is null counts as absent, as in OpenAI's API."""
     await completed(upstream, seed=None, min_p=None, temperature=None)
     assert set(server.requests[0]) == {"model", "messages", "max_tokens"}
 
@@ -336,7 +336,7 @@ async def test_null_is_not_given(upstream: LiteLLMUpstream, server: AnthropicSer
 async def test_only_chat_completions_are_translated(
     upstream: LiteLLMUpstream, method: str, path: str
 ) -> None:
-    """Any other path is a 404 that says so."""
+    """Any path other than chat completions is a 404 that says so."""
     body = json.dumps({"model": "claude-echo"}).encode() if method == "POST" else b""
     error = await refused(upstream, UpstreamRequest(method, path, body=body))
     assert (error["kind"], error["code"]) == (NotFoundError, "unknown_url")
@@ -347,7 +347,7 @@ async def test_only_chat_completions_are_translated(
     "body", [b"", b"[]", b"{", b'{"messages":[]}', b'{"model":1}', '{"model":"x"}'.encode("utf-16")]
 )
 async def test_a_body_without_a_model_is_refused(upstream: LiteLLMUpstream, body: bytes) -> None:
-    """There is no upstream for a request that names no model in UTF-8."""
+    """A request without a model's name in UTF-8 has no upstream."""
     error = await refused(upstream, UpstreamRequest("POST", PATH, body=body))
     assert error["kind"] is BadRequestError
 
@@ -391,7 +391,7 @@ async def test_the_key_is_the_first_there_is(
     client: str,
     sent: str,
 ) -> None:
-    """The configured key, else the provider's of the environment, else the client's own."""
+    """The key is the configured one, else the provider's of the environment, else the client's."""
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     if environment:
         monkeypatch.setenv("ANTHROPIC_API_KEY", environment)
@@ -403,7 +403,7 @@ async def test_the_key_is_the_first_there_is(
 
 
 async def test_no_key_is_a_401(server: AnthropicServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without any key litellm says what is missing, with the status that clients know."""
+    """Without any key the client gets 401 with what litellm says is missing."""
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     async with opened(LiteLLMUpstream("anthropic", server.base_url)) as upstream:
         error = (await answer(await upstream.send(request()), 401))["error"]
@@ -417,7 +417,7 @@ async def test_no_key_is_a_401(server: AnthropicServer, monkeypatch: pytest.Monk
 async def test_closing_a_stream_closes_the_connection(
     upstream: LiteLLMUpstream, server: AnthropicServer
 ) -> None:
-    """A client that leaves in the middle of a stream stops what upstream is generating."""
+    """When a client leaves within a stream, upstream's connection is closed."""
     reply = await upstream.send(request(model="claude-slow", stream=True))
     await anext(reply.chunks)
     assert not server.has_lost_client.is_set()
@@ -429,7 +429,7 @@ async def test_closing_a_stream_closes_the_connection(
 async def test_cancelling_closes_the_connection(
     upstream: LiteLLMUpstream, server: AnthropicServer, is_stream: bool
 ) -> None:
-    """The same for a client that leaves while its answer, or the next chunk, is waited for."""
+    """When a client leaves before its answer or the next chunk, upstream's connection is closed."""
 
     async def read() -> None:
         reply = await upstream.send(request(model="claude-slow", stream=is_stream))
@@ -454,7 +454,7 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_importing_the_module_does_not_import_litellm() -> None:
-    """litellm's import takes seconds and is left to the first request."""
+    """Importing the module leaves litellm, which takes seconds, to the first request."""
     code = (
         "import sys, proxy.upstreams.translation.litellm_upstream; "
         "print('litellm' in sys.modules, 'openai' in sys.modules)"
@@ -464,8 +464,8 @@ def test_importing_the_module_does_not_import_litellm() -> None:
 
 @pytest.mark.slow  # an import of its own; test_app.py says that none loads it unasked
 def test_loading_litellm_is_silent_and_offline(tmp_path: Path) -> None:
-    """Its import prints nothing, opens no connection, reads no `.env`, and is the first request's:
-    it is in a thread, so that other requests go on.
+    """Importing litellm prints nothing, opens no connection and reads no
+    `.env`. The first request does it in a thread, so that other requests go on.
     """
     (tmp_path / ".env").write_text("FROM_DOTENV=1")
     code = f"""
@@ -496,7 +496,7 @@ for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy.stdout"):
 
 
 def test_it_is_an_upstream() -> None:
-    """The rest of the proxy cannot tell it from a Pool."""
+    """LiteLLMUpstream has the methods of a Pool, with the same signatures."""
     for name in ("send", "aclose"):
         mine, theirs = getattr(LiteLLMUpstream, name), getattr(Pool, name)
         assert inspect.signature(mine) == inspect.signature(theirs)

@@ -36,7 +36,7 @@ from tests.servers.messages_upstream import MessagesUpstream
 
 Json = dict[str, Any]
 
-# litellm reads fields of its types as pydantic will not have it
+# litellm reads fields of its types in a way that pydantic rejects.
 pytestmark = pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince211")
 
 KEYS = (
@@ -70,7 +70,7 @@ def messages_upstream() -> Iterator[MessagesUpstream]:
 
 @pytest.fixture(autouse=True)
 def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No key of the environment may go anywhere."""
+    """Remove all keys from the environment."""
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
         monkeypatch.setenv(name, "sk-environment-canary")
 
@@ -86,7 +86,7 @@ def message_of(got: RawReply, is_stream: bool) -> Json:
 
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_a_message_comes_back(proxy: LiveProxy, upstream: FaultyUpstream, is_stream: bool) -> None:
-    """Text, model, usage and confidence are there, in Anthropic's format."""
+    """A message comes back in Anthropic's format with text, model, usage and confidence."""
     got = ask(proxy, asked("p=0.7 ä🍋", stream=is_stream, system="You are terse."))
     message = message_of(got, is_stream)
     assert message["content"] == [{"type": "text", "text": "p=0.7 ä🍋"}]
@@ -107,7 +107,7 @@ def test_a_message_comes_back(proxy: LiveProxy, upstream: FaultyUpstream, is_str
 def test_the_clients_key_goes_where_openais_stands(
     proxy: LiveProxy, upstream: FaultyUpstream
 ) -> None:
-    """The key in `x-api-key` is the one that upstream gets, never one of the environment."""
+    """Upstream gets the key in `x-api-key`, and never one of the environment."""
     with httpx.Client(base_url=proxy.url, headers=HEADERS, trust_env=False) as client:
         assert client.post("/v1/messages", json=asked(), timeout=20).status_code == 200
     assert upstream.last.header("authorization") == "Bearer sk-ant-client"
@@ -116,7 +116,7 @@ def test_the_clients_key_goes_where_openais_stands(
 
 
 def test_a_configured_key_goes_upstream(start_proxy: StartProxy, upstream: FaultyUpstream) -> None:
-    """With `api_key` upstream gets that one."""
+    """With `api_key` upstream gets that key."""
     ask(start_proxy(upstream={"api_key": "sk-ours"}), asked())
     assert upstream.last.header("authorization") == "Bearer sk-ours"
     assert b"sk-ant-client" not in str(upstream.last.headers).encode()
@@ -134,7 +134,7 @@ def test_names_with_a_prefix_stay_whole(proxy: LiveProxy, upstream: FaultyUpstre
 def test_calls_come_back_whole(
     proxy: LiveProxy, upstream: FaultyUpstream, is_stream: bool, model: str, count: int
 ) -> None:
-    """Tools go there, calls come back in their order with id, name and input."""
+    """Calls come back in their order with id, name and input."""
     body = asked("p=0.7", model, stream=is_stream, tools=TOOLS, tool_choice={"type": "any"})
     message = message_of(ask(proxy, body), is_stream)
     assert message["stop_reason"] == "tool_use"
@@ -153,10 +153,10 @@ def test_calls_come_back_whole(
 
 
 def test_results_go_upstream(proxy: LiveProxy, upstream: FaultyUpstream) -> None:
-    """A conversation with calls and their results is one of OpenAI's."""
+    """A conversation with calls and their results becomes one in OpenAI's format."""
     call = {"type": "tool_use", "id": "t1", "name": "weather", "input": {"city": "Paris"}}
-    said = [{"type": "text", "text": "18"}]
-    result = {"type": "tool_result", "tool_use_id": "t1", "content": said}
+    parts = [{"type": "text", "text": "18"}]
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": parts}
     messages = [
         {"role": "user", "content": "How warm?"},
         {"role": "assistant", "content": [{"type": "text", "text": "I look."}, call]},
@@ -171,7 +171,7 @@ def test_results_go_upstream(proxy: LiveProxy, upstream: FaultyUpstream) -> None
 
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_reasoning_becomes_a_thinking_block(proxy: LiveProxy, is_stream: bool) -> None:
-    """What upstream shows of its reasoning stands before the text."""
+    """Upstream's visible reasoning becomes a thinking block before the text."""
     message = message_of(ask(proxy, asked("p=0.7", "reasoning", stream=is_stream)), is_stream)
     assert [block["type"] for block in message["content"]] == ["thinking", "text"]
     assert message["content"][0]["thinking"] == "Let me think about it. p=0.33"
@@ -182,35 +182,35 @@ def test_reasoning_becomes_a_thinking_block(proxy: LiveProxy, is_stream: bool) -
 def test_errors_keep_their_status(
     proxy: LiveProxy, upstream: FaultyUpstream, status: int, is_stream: bool
 ) -> None:
-    """Upstream's error arrives in Anthropic's envelope, once, with its words and its limits."""
+    """Upstream's error arrives once in Anthropic's envelope, with its words and limits."""
     got = ask(proxy, asked(model=f"status-{status}", stream=is_stream))
-    told = json.loads(got.body)
-    assert (got.status, told["type"]) == (status, "error")
-    assert told["error"]["message"] == f"upstream says {status}"
+    body = json.loads(got.body)
+    assert (got.status, body["type"]) == (status, "error")
+    assert body["error"]["message"] == f"upstream says {status}"
     assert got.headers["content-type"] == "application/json"
     assert got.headers.get("retry-after") == ("7" if status == 429 else None)
     assert len(upstream.requests) == 1
     if status == 429:
-        assert told["error"]["type"] == "rate_limit_error"
+        assert body["error"]["type"] == "rate_limit_error"
 
 
 @pytest.mark.parametrize("model", ["cut", "no-finish", "error-event"])
 def test_a_stream_that_breaks_off_ends_in_an_error(proxy: LiveProxy, model: str) -> None:
-    """Half an answer is no message: its last event is an error."""
-    told = data_of(ask(proxy, asked("p=0.9 and more", model, stream=True)).body)
-    assert told[-1]["type"] == "error"
-    assert "message_stop" not in [data["type"] for data in told]
+    """A stream that breaks off ends with an error event, and is no message."""
+    events = data_of(ask(proxy, asked("p=0.9 and more", model, stream=True)).body)
+    assert events[-1]["type"] == "error"
+    assert "message_stop" not in [data["type"] for data in events]
 
 
 def test_upstreams_own_error_keeps_its_words(proxy: LiveProxy) -> None:
-    """An error in the middle of a stream is told with upstream's message and code."""
-    told = data_of(ask(proxy, asked("p=0.9 and more", "error-event", stream=True)).body)
-    assert told[-1]["error"]["message"] == "oops"
-    assert told[-1]["error"]["code"] == "boom"
+    """An error within a stream has upstream's message and code."""
+    events = data_of(ask(proxy, asked("p=0.9 and more", "error-event", stream=True)).body)
+    assert events[-1]["error"]["message"] == "oops"
+    assert events[-1]["error"]["code"] == "boom"
 
 
 def test_no_answer_is_an_error(proxy: LiveProxy) -> None:
-    """An upstream that hangs up is a 502 in Anthropic's envelope."""
+    """An upstream that hangs up gives a 502 in Anthropic's envelope."""
     got = ask(proxy, asked(model="hang-up"))
     assert (got.status, error_of(got.body)["type"]) == (502, "api_error")
 
@@ -228,7 +228,7 @@ def test_no_answer_is_an_error(proxy: LiveProxy) -> None:
 def test_what_has_no_counterpart_is_refused(
     proxy: LiveProxy, upstream: FaultyUpstream, fields: Json
 ) -> None:
-    """A field that cannot be translated is named, and nothing steers litellm."""
+    """A field that cannot be translated is refused by name, and none reaches litellm's settings."""
     got = ask(proxy, asked(**fields))
     assert (got.status, error_of(got.body)["param"]) == (400, next(iter(fields)))
     assert upstream.requests == []
@@ -238,7 +238,7 @@ def test_what_has_no_counterpart_is_refused(
 def test_messages_that_are_none_are_the_clients_fault(
     proxy: LiveProxy, upstream: FaultyUpstream, messages: Any
 ) -> None:
-    """What cannot be translated is a 400, not a fault of ours."""
+    """A message that cannot be translated is a 400."""
     got = ask(proxy, asked() | {"messages": messages})
     assert (got.status, error_of(got.body)["type"]) == (400, "invalid_request_error")
     assert upstream.requests == []
@@ -246,13 +246,13 @@ def test_messages_that_are_none_are_the_clients_fault(
 
 @given(st.dictionaries(st.sampled_from(sorted(_TRANSLATED - {"model"})), ODD))
 def test_odd_values_are_the_clients_fault(fields: Json) -> None:
-    """No value of any field is a fault of ours: it is translated, or refused with a 400."""
+    """Any value of any field is either translated or refused with a 400."""
     with contextlib.suppress(BadRequestError):
         _to_chat(asked() | fields)
 
 
 def test_anthropics_bookkeeping_is_left_out(proxy: LiveProxy, upstream: FaultyUpstream) -> None:
-    """Marks for Anthropic's cache and its context editing change no answer, and stay here."""
+    """Marks for Anthropic's cache and context editing, which change no answer, are left out."""
     text = {"type": "text", "text": "p=0.9", "cache_control": {"type": "ephemeral"}}
     body = asked(context_management={"edits": []}, service_tier="auto", metadata={"user_id": "u"})
     got = ask(proxy, body | {"messages": [{"role": "user", "content": [text]}]})
@@ -264,7 +264,7 @@ def test_anthropics_bookkeeping_is_left_out(proxy: LiveProxy, upstream: FaultyUp
 
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_policies_apply_to_translations(start_proxy: StartProxy, is_stream: bool) -> None:
-    """A translated answer is held, clarified or blocked as any other."""
+    """A translated answer is held, clarified or blocked like any other."""
     proxy = start_proxy(policy=policy("{clarify: {text: Which one}}"))
     got = ask(proxy, asked("secret p=0.1", stream=is_stream))
     assert text_of(message_of(got, is_stream)) == "Which one"
@@ -274,7 +274,7 @@ def test_policies_apply_to_translations(start_proxy: StartProxy, is_stream: bool
 
 
 def test_withheld_calls_are_replaced_in_translations(start_proxy: StartProxy) -> None:
-    """What stands in place of a translated call continues the stream."""
+    """The replacement of a translated call continues the stream."""
     when = "tools: [weather], confidence: {below: 0.3}"
     proxy = start_proxy(policy=policy("{clarify: {text: Which one}}", when=when))
     got = ask(proxy, asked("p=0.1", "tools", stream=True, tools=TOOLS))
@@ -283,13 +283,13 @@ def test_withheld_calls_are_replaced_in_translations(start_proxy: StartProxy) ->
 
 
 def test_counting_is_relayed(proxy: LiveProxy, upstream: FaultyUpstream) -> None:
-    """Only messages are translated; token counts are upstream's business."""
+    """Only messages are translated; token counts are relayed."""
     post_raw(f"{proxy.base_url}/messages/count_tokens", asked())
     assert upstream.last.path == "/messages/count_tokens"
 
 
 def test_interleaved_calls_are_put_in_order() -> None:
-    """Deltas of parallel calls that alternate come call by call, the finish after them."""
+    """Alternating deltas of parallel calls are sent call by call, with the finish after them."""
 
     def chunk(*calls: tuple[int, str], reason: str | None = None, **more: Any) -> Json:
         listed = [{"index": index, "function": {"arguments": text}} for index, text in calls]
@@ -297,12 +297,12 @@ def test_interleaved_calls_are_put_in_order() -> None:
         return {"choices": [{"index": 0, "delta": delta, "finish_reason": reason}], **more}
 
     order = _CallsInOrder()
-    given = [
+    parts = [
         chunk((0, "a"), (1, "x")),
         chunk((0, "b")),
         chunk((1, "y"), (0, "c"), reason="tool_calls", usage={"total_tokens": 1}),
     ]
-    pieces = [piece for part in given for piece in order.take(part)]
+    pieces = [piece for part in parts for piece in order.take(part)]
     calls = [piece["choices"][0]["delta"].get("tool_calls", [None])[0] for piece in pieces]
     assert [call and call["function"]["arguments"] for call in calls] == [*"abcxy", None]
     assert [piece["choices"][0]["finish_reason"] for piece in pieces] == [*[None] * 5, "tool_calls"]
@@ -337,7 +337,7 @@ async def replied(listener: Listener, provider: str = "openai", **fields: Any) -
 
 @pytest.mark.parametrize("is_stream", [False, True])
 async def test_a_refusal_is_told(listener: Listener, is_stream: bool) -> None:
-    """A refusal is the text of the message, which says that it is one."""
+    """A refusal becomes the text of a message that is marked as one."""
     refusal = {"role": "assistant", "content": None, "refusal": "I will not."}
     listener.body = one_choice(refusal)
     if is_stream:
@@ -353,7 +353,7 @@ async def test_a_refusal_is_told(listener: Listener, is_stream: bool) -> None:
 async def test_what_has_no_place_in_a_message_does_no_harm(
     listener: Listener, provider: str
 ) -> None:
-    """What Anthropic's messages do not have may be odd or missing; the answer arrives."""
+    """Odd or missing members without a place in Anthropic's messages do not stop the answer."""
     odd = {"role": "assistant", "content": "Hi", "annotations": [{"type": "x"}], "audio": 1}
     listener.body = one_choice(odd)
     assert text_of(json.loads(await replied(listener, provider))) == "Hi"
@@ -361,7 +361,7 @@ async def test_what_has_no_place_in_a_message_does_no_harm(
 
 @pytest.mark.parametrize("message", [None, {"content": {"a": 1}}, {"tool_calls": [1]}])
 async def test_an_unreadable_answer_is_broken(listener: Listener, message: Any) -> None:
-    """A completion whose message is none is an error of the proxy's."""
+    """A completion without a valid message is an error of the proxy's."""
     listener.body = one_choice(message)
     with pytest.raises(UpstreamBrokenError, match="cannot be translated"):
         await replied(listener)
@@ -385,7 +385,7 @@ def anthropics(start_proxy: StartProxy, messages_upstream: MessagesUpstream) -> 
 def test_chat_is_translated(
     anthropics: LiveProxy, messages_upstream: MessagesUpstream, is_stream: bool
 ) -> None:
-    """A client of OpenAI's API gets a completion, with its key where Anthropic has it."""
+    """A client of OpenAI's API gets a completion, with its key in Anthropic's field."""
     got = post_raw(f"{anthropics.base_url}/chat/completions", chat(stream=is_stream))
     assert got.status == 200
     member = members_in(got.body)[0] if is_stream else json.loads(got.body)["pinocchio"]
@@ -411,7 +411,7 @@ def test_an_escalation_crosses_formats(
     messages_upstream: MessagesUpstream,
     is_stream: bool,
 ) -> None:
-    """A message may be escalated to a model that only an upstream of the other format has."""
+    """A message can be escalated to a model of an upstream with the other format."""
     proxy = start_proxy(
         policy=policy("{escalate: {to: say strong p=0.8, keep: best}}"),
         upstreams={

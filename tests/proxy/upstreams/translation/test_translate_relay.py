@@ -1,4 +1,4 @@
-"""Where the provider that litellm finds speaks OpenAI's format, the client's bytes are relayed."""
+"""Relaying to providers that litellm finds and that speak OpenAI's format."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def listener() -> AsyncIterator[Listener]:
 
 @pytest.mark.parametrize("model", ["groq/openai/gpt-oss-20b", "deepseek/deepseek-chat"])
 async def test_openais_kin_is_relayed(listener: Listener, model: str) -> None:
-    """To a provider that speaks OpenAI's format go the client's bytes, but for the prefix."""
+    """A provider that speaks OpenAI's format gets the client's bytes without the model's prefix."""
     listener.body = b'{"odd" :1.50,"model":"served"}'
     headers = [(b"authorization", b"Bearer client"), (b"x-custom", b"1")]
     sent = UpstreamRequest("POST", PATH, headers, ODD % model.encode(), "a=b&c")
@@ -50,7 +50,7 @@ async def test_openais_kin_is_relayed(listener: Listener, model: str) -> None:
 
 
 async def test_a_name_without_prefix_is_relayed_untouched(listener: Listener) -> None:
-    """Where nothing has to be cut, every byte of the body stays, also on other paths."""
+    """Where there is no prefix every byte of the body stays, also on other paths."""
     async with opened(LiteLLMUpstream("groq", listener.base_url, "configured")) as upstream:
         for path in (PATH, "/embeddings"):
             await upstream.send(UpstreamRequest("POST", path, body=ODD % b"llama\\u002d3"))
@@ -61,7 +61,7 @@ async def test_a_name_without_prefix_is_relayed_untouched(listener: Listener) ->
 
 
 async def test_relays_are_shared(listener: Listener) -> None:
-    """All models of a provider go over the same pool of connections."""
+    """All models of a provider share one pool of connections."""
     async with opened(LiteLLMUpstream("auto", listener.base_url, "configured")) as upstream:
         for model in ("groq/one", "groq/two"):
             await upstream.send(request(model=model))
@@ -88,7 +88,7 @@ async def test_the_relay_has_the_first_key_there_is(
     model: str,
     variable: str,
 ) -> None:
-    """The configured key, else the provider's of the environment, else the client's own."""
+    """The key is the configured one, else the provider's of the environment, else the client's."""
     monkeypatch.delenv(variable, raising=False)
     if environment:
         monkeypatch.setenv(variable, environment)
@@ -98,14 +98,14 @@ async def test_the_relay_has_the_first_key_there_is(
 
 
 async def test_a_stand_in_is_no_key(listener: Listener) -> None:
-    """For providers without keys litellm has a fake one, which would hide the client's."""
+    """litellm's fake key for providers without keys does not replace the client's."""
     async with opened(LiteLLMUpstream("hosted_vllm", listener.base_url)) as upstream:
         await upstream.send(request([(b"authorization", b"Bearer client")]))
     assert listener.requests[0][1]["authorization"] == "Bearer client"
 
 
 async def test_via_litellm_translates_in_any_case(listener: Listener) -> None:
-    """`via: litellm` has litellm write the request also for an upstream of OpenAI's format."""
+    """With `via: litellm` the request is translated also for an upstream of OpenAI's format."""
     message = {"role": "assistant", "content": "Hi"}
     choice = {"index": 0, "message": message, "finish_reason": "stop"}
     completion = {"id": "c", "object": "chat.completion", "created": 1, "model": "served"}
@@ -121,7 +121,7 @@ async def test_via_litellm_translates_in_any_case(listener: Listener) -> None:
 
 
 def written_by_litellm(provider: str, base_url: str) -> tuple[str, Json, str]:
-    """URL, body and authorization that litellm would send; these are its internals."""
+    """Return URL, body and authorization that litellm would send, by its internals."""
     utils: Any = import_module("litellm.utils")
     kind = import_module("litellm.types.utils").LlmProviders(provider)
     openai = import_module("litellm.llms.openai.chat.gpt_transformation").OpenAIGPTConfig()
@@ -135,7 +135,7 @@ def written_by_litellm(provider: str, base_url: str) -> tuple[str, Json, str]:
 
 
 async def test_relayed_providers_need_no_translation() -> None:
-    """Wherever bytes are relayed, litellm too would send them as they are, to the same place."""
+    """Wherever bytes are relayed, litellm too would send the same ones to the same place."""
     base_url = "http://127.0.0.1:9/v1"
     written = (
         f"{base_url}/chat/completions",

@@ -14,7 +14,7 @@ from proxy.upstreams.translation.litellm_upstream import LiteLLMUpstream
 from tests.running.translation import Listener, answer, listening, opened, refused, request
 from tests.servers.anthropic_server import KEY, AnthropicServer, serving
 
-# one of each kind: OpenAI's SDK, Azure's, litellm's own handler, and its client for streams
+# One of each kind: OpenAI's SDK, Azure's, litellm's own handler, and its client for streams.
 PROVIDERS = ["openai", "azure", "groq", "anthropic", "gemini", "mistral", "cohere"]
 
 
@@ -54,7 +54,7 @@ async def test_no_redirect_is_followed(
 async def test_a_later_upstream_has_clients_of_its_own(
     listener: Listener, monkeypatch: pytest.MonkeyPatch, provider: str
 ) -> None:
-    """What one upstream closed at its end is not handed to the next one of the process."""
+    """A client that one upstream closed is not used by the next one of the process."""
     monkeypatch.setenv("AZURE_API_VERSION", "2024-10-21")
     listener.body = b'{"choices":[]}'
     for _ in range(3):
@@ -63,7 +63,7 @@ async def test_a_later_upstream_has_clients_of_its_own(
 
 
 async def test_leaving_closes_nothing_that_others_use(server: AnthropicServer) -> None:
-    """An upstream that is closed leaves the streams of another one alone."""
+    """Closing an upstream leaves the streams of another one open."""
     async with (
         opened(LiteLLMUpstream("anthropic", server.base_url, KEY)) as staying,
         opened(LiteLLMUpstream("anthropic", server.base_url, KEY)) as leaving,
@@ -78,7 +78,7 @@ async def test_leaving_closes_nothing_that_others_use(server: AnthropicServer) -
 
 
 async def test_upstreams_answers_are_watched(listener: Listener) -> None:
-    """What upstream answers is seen by the call that it answers, and by no other."""
+    """Each call sees what upstream answers to it, and no other answer."""
     listener.body = b'{"choices":[]}'
     seen: list[list[httpx.Response]] = []
 
@@ -100,7 +100,9 @@ async def test_upstreams_answers_are_watched(listener: Listener) -> None:
 
 
 def test_clients_of_a_loop_that_is_gone_are_nobodys() -> None:
-    """A new loop may have its id, by which litellm finds them."""
+    """A new event loop with the id of a closed one does not
+    get its clients, although litellm finds them by the id.
+    """
     found, user = shared_clients(), asyncio.Event()
     store = found._store
     others = f"anthropic-{id(user)}"

@@ -1,4 +1,4 @@
-"""What fails on the way through litellm reaches the client as OpenAI's API would say it."""
+"""Failures on the way through litellm reach the client as OpenAI's API would report them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def listener() -> AsyncIterator[Listener]:
 async def test_upstreams_errors_keep_their_status(
     upstream: LiteLLMUpstream, server: AnthropicServer, status: int, code: str, is_stream: bool
 ) -> None:
-    """An error of upstream's arrives once, with its status, code, message and retry-after."""
+    """An upstream's error arrives once, with its status, code, message and retry-after."""
     model = f"claude-error-{status}"
     reply = await upstream.send(request(model=model, stream=is_stream))
     error = (await answer(reply, status))["error"]
@@ -73,14 +73,14 @@ async def test_upstreams_errors_keep_their_status(
 
 
 async def test_too_many_tokens_have_openais_code(upstream: LiteLLMUpstream) -> None:
-    """Clients shorten a conversation by this code; Anthropic's API only has words for it."""
+    """Too many tokens have OpenAI's code, by which clients shorten a conversation."""
     error = (await answer(await upstream.send(request(model="claude-too-long")), 400))["error"]
     assert error["code"] == "context_length_exceeded"
     assert error["message"] == "prompt is too long: 210000 tokens > 200000 maximum"
 
 
 async def test_a_wrong_key_is_upstreams_401(server: AnthropicServer) -> None:
-    """Upstream's own words about a key, not litellm's."""
+    """A wrong key has upstream's own message, not litellm's."""
     async with opened(LiteLLMUpstream("anthropic", server.base_url, "wrong")) as upstream:
         error = (await answer(await upstream.send(request()), 401))["error"]
     assert error["message"] == "invalid x-api-key"
@@ -90,21 +90,21 @@ async def test_a_wrong_key_is_upstreams_401(server: AnthropicServer) -> None:
 async def test_an_upstream_that_hangs_up_is_asked_once(
     upstream: LiteLLMUpstream, server: AnthropicServer, is_stream: bool
 ) -> None:
-    """A connection that breaks before the answer is an error; a second request would cost twice."""
+    """An upstream that hangs up before its answer is asked once: a second call costs twice."""
     error = await refused(upstream, request(model="claude-hangs-up", stream=is_stream))
     assert (error["kind"], error["code"]) == (UpstreamBrokenError, "upstream_broke_off")
     assert len(server.requests) == 1
 
 
 async def test_half_an_answer_is_none(upstream: LiteLLMUpstream) -> None:
-    """A body that is shorter than promised is a broken answer."""
+    """A body that is shorter than announced is a broken answer."""
     error = await refused(upstream, request(model="claude-cut"))
     assert error["kind"] is UpstreamBrokenError
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
 async def test_a_dead_upstream_is_unreachable(is_stream: bool) -> None:
-    """Where nobody listens, the error says so and names no address of litellm's."""
+    """Where nothing listens the error says so, and names no address of litellm's."""
     async with opened(LiteLLMUpstream("anthropic", "http://127.0.0.1:9", KEY)) as upstream:
         error = await refused(upstream, request(stream=is_stream))
     assert (error["kind"], error["code"]) == (UpstreamError, "upstream_unreachable")
@@ -135,7 +135,7 @@ async def test_silence_is_a_timeout(server: AnthropicServer) -> None:
 async def test_a_broken_stream_is_not_a_whole_one(
     upstream: LiteLLMUpstream, model: str, words: str
 ) -> None:
-    """What came is given on, then the stream breaks: litellm would make up a `stop` for some."""
+    """A stream that breaks off does so for the client too, where litellm would invent a `stop`."""
     reply = await upstream.send(request(model=model, stream=True))
     received: list[bytes] = []
 
@@ -152,19 +152,19 @@ async def test_a_broken_stream_is_not_a_whole_one(
 
 
 async def test_an_error_before_the_first_chunk_is_a_status(listener: Listener) -> None:
-    """litellm calls some providers only when the first chunk is asked for; 429 stays 429."""
+    """An error before the first chunk keeps its status, also where litellm connects only then."""
     error = {"error": {"code": 429, "message": "Quota.", "status": "RESOURCE_EXHAUSTED"}}
     listener.body, listener.status = json.dumps([error]).encode(), 429
     listener.headers["retry-after"] = "9"
     async with opened(LiteLLMUpstream("gemini", listener.base_url, "configured")) as upstream:
         reply = await upstream.send(request(model="gemini-x", stream=True))
-        told = (await answer(reply, 429))["error"]
-    assert (told["message"], told["code"]) == ("Quota.", "RESOURCE_EXHAUSTED")
+        details = (await answer(reply, 429))["error"]
+    assert (details["message"], details["code"]) == ("Quota.", "RESOURCE_EXHAUSTED")
     assert reply.header(b"retry-after") == "9"
 
 
 async def test_an_unreadable_answer_is_an_error(listener: Listener) -> None:
-    """What litellm cannot read is no completion, and its words about that stay here."""
+    """An unreadable answer is an error without litellm's words about it."""
     listener.body = b"<html>"
     async with opened(LiteLLMUpstream("anthropic", listener.base_url, KEY)) as upstream:
         error = await refused(upstream, request())
@@ -229,7 +229,7 @@ def made(kind: type[Exception], status: int) -> Exception:
 
 
 async def test_every_error_of_litellm_has_its_place() -> None:
-    """Each of its exceptions is a reply with its status or one of the proxy's errors."""
+    """Each of litellm's exceptions becomes a reply with its status or one of the proxy's errors."""
     module = import_module("litellm.exceptions")
     kinds = {
         name: kind

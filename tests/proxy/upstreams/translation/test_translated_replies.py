@@ -1,4 +1,4 @@
-"""What litellm brings back becomes OpenAI's JSON; what upstream said in that format is kept."""
+"""litellm's objects become OpenAI's JSON; what upstream sent in that format is kept."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def event(data: Json | str) -> bytes:
 
 async def chunks_of(upstream: LiteLLMUpstream, **fields: Any) -> list[Json]:
     reply = await upstream.send(request(stream=True, **fields))
-    told = [part.removeprefix(b"data: ") for part in (await reply.read()).split(b"\n\n")]
-    return [json.loads(data) for data in told if data and data != b"[DONE]"]
+    chunks = [part.removeprefix(b"data: ") for part in (await reply.read()).split(b"\n\n")]
+    return [json.loads(data) for data in chunks if data and data != b"[DONE]"]
 
 
 # From upstreams that speak OpenAI's format
@@ -49,7 +49,7 @@ ODD_STREAM = event('{"choices":[{"index":7,"delta":{"refusal":"no"}}],"x":1.50}'
 async def test_openais_kin_is_not_translated_back(
     listener: Listener, monkeypatch: pytest.MonkeyPatch, provider: str, is_stream: bool
 ) -> None:
-    """Whoever answers in OpenAI's format is quoted, also where litellm fails on the answer."""
+    """A reply in OpenAI's format is kept as upstream sent it, also where litellm cannot read it."""
     monkeypatch.setenv("AZURE_API_VERSION", "2024-10-21")
     options: Json = {"stream_options": {"include_usage": True}} if is_stream else {}
     if is_stream:
@@ -62,7 +62,7 @@ async def test_openais_kin_is_not_translated_back(
 
 
 async def test_only_upstreams_request_id_is_given_on(listener: Listener) -> None:
-    """A reply has the header fields of upstream's that clients read, and no second name for one."""
+    """A reply has the header fields of upstream's that clients read, each under one name."""
     listener.body = ODD
     async with opened(translating("openai", listener)) as upstream:
         reply = await upstream.send(request())
@@ -71,7 +71,7 @@ async def test_only_upstreams_request_id_is_given_on(listener: Listener) -> None
 
 
 async def test_usage_that_only_litellm_asked_for_is_left_out(listener: Listener) -> None:
-    """Where litellm asks for the usage of a stream by itself, the client does not see it."""
+    """Usage of a stream that litellm requested by itself is not sent to the client."""
     choice = {"index": 0, "delta": {"content": "x"}, "finish_reason": "stop"}
     head = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
     usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
@@ -85,7 +85,7 @@ async def test_usage_that_only_litellm_asked_for_is_left_out(listener: Listener)
 
 
 async def test_a_tool_of_litellms_stays_here(listener: Listener) -> None:
-    """Where a tool of litellm's stands for `response_format`, the client gets its text."""
+    """Where litellm uses a tool for `response_format`, the client gets its text."""
     wanted = {"name": "s", "schema": {"type": "object", "properties": {"a": {"type": "string"}}}}
     name = import_module("litellm.constants").RESPONSE_FORMAT_TOOL_NAME
     call = {"id": "1", "type": "function", "function": {"name": name, "arguments": '{"a":"b"}'}}
@@ -101,7 +101,7 @@ async def test_a_tool_of_litellms_stays_here(listener: Listener) -> None:
 
 
 async def test_closing_a_stream_closes_upstreams() -> None:
-    """A client that leaves in the middle of a quoted stream stops what upstream is generating."""
+    """When a client leaves within a stream that is kept as sent, upstream's stream is closed."""
     with FaultyUpstream() as faulty:
         upstream = LiteLLMUpstream("openai", faulty.base_url, "key", via="litellm")
         async with opened(upstream):
@@ -112,11 +112,11 @@ async def test_closing_a_stream_closes_upstreams() -> None:
 
 
 async def test_openai_itself_is_not_asked_for_usage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """litellm would ask OpenAI for the usage of every stream; the client has to ask for it."""
-    asked: list[Json] = []
+    """OpenAI is asked for a stream's usage only where the client asks for it."""
+    bodies: list[Json] = []
 
     async def acompletion(**arguments: Any) -> None:
-        asked.append(arguments)
+        bodies.append(arguments)
         raise TimeoutError
 
     own = {"stream_options": {"include_obfuscation": False}}
@@ -128,7 +128,7 @@ async def test_openai_itself_is_not_asked_for_usage(monkeypatch: pytest.MonkeyPa
         for fields in ({}, {"stream": True}, {"stream": True} | own):
             with pytest.raises(UpstreamError, match="could not connect"):
                 await upstream.send(request(**fields))
-    assert [told.get("stream_options") for told in asked] == [
+    assert [body.get("stream_options") for body in bodies] == [
         None,
         {"include_usage": False},
         own["stream_options"],
@@ -136,22 +136,22 @@ async def test_openai_itself_is_not_asked_for_usage(monkeypatch: pytest.MonkeyPa
 
 
 async def test_no_answer_is_made_of_an_error(listener: Listener) -> None:
-    """One of OpenAI's errors becomes an empty completion in litellm; it stays an error here."""
+    """An error of OpenAI's, which litellm would make an empty completion, stays an error."""
     marker = import_module("litellm.llms.openai.common_utils")._OUTPUT_TOKEN_LIMIT_ERROR_MARKER
     listener.status = 400
     listener.body = json.dumps({"error": {"message": marker, "code": "x"}}).encode()
     async with opened(translating("openai", listener)) as upstream:
-        told = await answer(await upstream.send(request()), 400)
+        body = await answer(await upstream.send(request()), 400)
         streamed = await answer(await upstream.send(request(stream=True)), 400)
-    assert told == streamed
-    assert (told["error"]["message"], told["error"]["code"]) == (marker, "x")
+    assert body == streamed
+    assert (body["error"]["message"], body["error"]["code"]) == (marker, "x")
 
 
-# From all others: what litellm's objects do not tell
+# From all others: what litellm's objects lack
 
 
 async def test_a_missing_reason_becomes_a_stop(listener: Listener) -> None:
-    """A limit: where upstream tells no reason for its end, litellm says `stop`."""
+    """A limit: where upstream gives no finish reason, litellm says `stop`."""
     part = {"content": {"parts": [{"text": "Hi"}], "role": "model"}}
     usage = {"promptTokenCount": 1, "candidatesTokenCount": 2, "totalTokenCount": 3}
     listener.body = json.dumps({"candidates": [part], "usageMetadata": usage}).encode()
@@ -161,7 +161,7 @@ async def test_a_missing_reason_becomes_a_stop(listener: Listener) -> None:
 
 
 async def test_missing_usage_is_estimated(listener: Listener) -> None:
-    """A limit: litellm counts the tokens of a stream itself where upstream does not tell them."""
+    """A limit: litellm counts the tokens of a stream itself where upstream gives no usage."""
     part = {"content": {"parts": [{"text": "Hi"}], "role": "model"}, "finishReason": "STOP"}
     listener.headers |= EVENTS
     listener.body = event({"candidates": [part]})
@@ -173,7 +173,7 @@ async def test_missing_usage_is_estimated(listener: Listener) -> None:
 async def test_only_one_reason_of_a_stream_is_kept(listener: Listener) -> None:
     """A limit: litellm ends a stream of several choices with one reason, as the first choice's."""
     reasons = ["MAX_TOKENS", "STOP"]
-    told = [
+    candidates = [
         {
             "index": index,
             "content": {"parts": [{"text": "Hi"}], "role": "model"},
@@ -182,7 +182,7 @@ async def test_only_one_reason_of_a_stream_is_kept(listener: Listener) -> None:
         for index, reason in enumerate(reasons)
     ]
     listener.headers |= EVENTS
-    listener.body = b"".join(event({"candidates": [candidate]}) for candidate in told)
+    listener.body = b"".join(event({"candidates": [candidate]}) for candidate in candidates)
     async with opened(translating("gemini", listener)) as upstream:
         chunks = await chunks_of(upstream, n=2)
     ends = [c for chunk in chunks for c in chunk["choices"] if c["finish_reason"]]
