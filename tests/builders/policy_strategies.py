@@ -1,4 +1,4 @@
-"""Policies and facts drawn at random, for tests of what holds for all of them."""
+"""Policies and facts drawn at random, for tests of rules that hold for all of them."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
     record(url, rows, load_scorer("embedded"), share=0.1)
 
 `rows` are labelled rows (question, response, model, correct); each becomes a chat completion that
-was delivered, drawn with probability `share` and labelled. The others of the traffic, for which
-they stand, are recorded without content.
+was delivered, drawn with probability `share` and labelled. The other replies, which
+the drawn ones represent, are recorded without content.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ def test_its_schema_knows_each_value_and_no_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"existingSecret": ""}, "existingSecret is needed"),
         ({"persistence": {"enabled": True}}, "set replicaCount to 1"),
@@ -131,9 +131,9 @@ def test_its_schema_knows_each_value_and_no_other(tmp_path: Path) -> None:
         ({"httpRoute": {"enabled": True}}, "httpRoute.parentRefs names no gateway"),
     ],
 )
-def test_what_cannot_work_is_a_sentence(tmp_path: Path, values: Json, said: str) -> None:
+def test_what_cannot_work_is_a_sentence(tmp_path: Path, values: Json, message: str) -> None:
     """Values that cannot work are refused with a message that says why."""
-    assert said in refusal(tmp_path, **values)
+    assert message in refusal(tmp_path, **values)
 
 
 @pytest.mark.parametrize("name", SETTINGS)

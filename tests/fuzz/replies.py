@@ -96,7 +96,7 @@ class _Upstream:
     def begin_to_ask(self) -> Future[tuple[Read | None, Read | None]]:
         """Start reading the case's reply and the next one through the pool.
 
-        The future has both; None stands for an error.
+        The future has both; an error is None.
         """
         return asyncio.run_coroutine_threadsafe(self._ask_twice(), self._loop)
 
