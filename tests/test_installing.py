@@ -170,12 +170,12 @@ def test_uninstalling_names_every_place_that_a_proxy_writes_to(tmp_path: Path) -
     for name in ("PINOCCHIO_CACHE", "XDG_CACHE_HOME"):
         env.pop(name, None)
     with (
-        (tmp_path / "said").open("wb") as said,
+        (tmp_path / "said").open("wb") as output,
         subprocess.Popen(
             [sys.executable, "-m", "pinocchio", "serve", "--port", "0"],
             cwd=work,
             env=env,
-            stdout=said,
+            stdout=output,
             stderr=subprocess.DEVNULL,
         ) as process,
     ):

@@ -65,7 +65,7 @@ def test_a_release_runs_each_step_of_its_script_in_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tag", "chart", "section", "said"),
+    ("tag", "chart", "section", "message"),
     [
         ("v1.2.3", "1.2.3", "## 1.2.3 (2027-01-01)", ""),
         ("v1.2.4", "1.2.3", "## 1.2.3", "the tag is 'v1.2.4', this version's would be v1.2.3"),
@@ -74,7 +74,7 @@ def test_a_release_runs_each_step_of_its_script_in_order() -> None:
     ],
 )
 def test_a_release_is_checked_first(
-    tmp_path: Path, tag: str, chart: str, section: str, said: str
+    tmp_path: Path, tag: str, chart: str, section: str, message: str
 ) -> None:
     """A release is refused unless tag, package, chart and changelog have the same version."""
     files = {
@@ -89,8 +89,8 @@ def test_a_release_is_checked_first(
     script = shutil.copy(RELEASE, tmp_path / "scripts")
     env = {"PATH": os.environ["PATH"], "GITHUB_REF_NAME": tag}
     done = subprocess.run([script, "check"], env=env, capture_output=True, text=True, timeout=30)
-    assert (done.returncode == 0) == (not said)
-    assert said in done.stderr
+    assert (done.returncode == 0) == (not message)
+    assert message in done.stderr
 
 
 def test_every_fuzzer_runs_at_night() -> None:

@@ -1,4 +1,4 @@
-"""An answer with a text and a call, streamed in each format that has calls."""
+"""A streamed answer with a text and a tool call, in each format that has tool calls."""
 
 from __future__ import annotations
 

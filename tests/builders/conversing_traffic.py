@@ -19,68 +19,70 @@ Worth = Callable[[random.Random], float]
 
 @dataclass(frozen=True)
 class Asked:
-    """One request, and what the calibrator says of the reply to it."""
+    """One request, and the calibrator's score of its reply."""
 
     payload: dict[str, Any]
     score: float
 
 
 def usual(rng: random.Random) -> float:
+    """Draw how good the answers of a conversation are."""
     return rng.betavariate(4, 2)
 
 
 def harder(rng: random.Random) -> float:
-    """Of questions that are answered worse."""
+    """Draw it for questions that are answered worse."""
     return rng.betavariate(3, 3)
 
 
 def singles(rng: random.Random, count: int, worth: Worth = usual) -> Iterator[Asked]:
-    """Questions that have nothing to do with each other."""
+    """Yield questions that have nothing to do with each other."""
     for _ in range(count):
         yield Asked(_asking(_user(rng)), worth(rng))
 
 
 def chats(rng: random.Random, count: int, worth: Worth = usual) -> Iterator[Asked]:
-    """Eight chats at a time, of four turns each; later turns are scored lower. The system message
-    has the time in it.
+    """Yield the requests of eight chats at a time, of four turns each.
+
+    Later turns get lower scores. The system message contains the time.
     """
     open_chats: list[tuple[list[Message], float]] = []
     for second in range(count):
         while len(open_chats) < 8:
             open_chats.append(([], worth(rng)))
-        messages, its = open_chats.pop(rng.randrange(8))
+        messages, own_worth = open_chats.pop(rng.randrange(8))
         messages.append(_user(rng))
-        score = _near(rng, its - 0.05 * (len(messages) // 2))
+        score = _near(rng, own_worth - 0.05 * (len(messages) // 2))
         yield Asked(_asking(_system(second), *messages), score)
         messages.append({"role": "assistant", "content": f"reply {rng.random()}"})
         if len(messages) < 8:
-            open_chats.append((messages, its))
+            open_chats.append((messages, own_worth))
 
 
 def retries(rng: random.Random, count: int, worth: Worth = usual) -> Iterator[Asked]:
-    """Each question one to six times, one after the other, with the same score."""
+    """Yield each question one to six times in a row, with the same score."""
     while True:
-        asked = Asked(_asking(_user(rng)), worth(rng))
+        request = Asked(_asking(_user(rng)), worth(rng))
         for _ in range(rng.randint(1, 6)):
             if count == 0:
                 return
-            yield asked
+            yield request
             count -= 1
 
 
 def agents(rng: random.Random, count: int, worth: Worth = usual) -> Iterator[Asked]:
     """Yield the requests of tasks in up to twenty steps, each with the results of tools so far."""
     while count > 0:
-        messages, its = [_system(count), _user(rng)], worth(rng)
+        messages, own_worth = [_system(count), _user(rng)], worth(rng)
         for _ in range(min(count, rng.randint(2, 20))):
-            yield Asked(_asking(*messages), _near(rng, its))
+            yield Asked(_asking(*messages), _near(rng, own_worth))
             messages = [*messages, {"role": "assistant", "content": None, "tool_calls": [{}]}]
             messages = [*messages, {"role": "tool", "content": f"result {rng.random()}"}]
             count -= 1
 
 
 def load_tests(rng: random.Random, count: int, worth: Worth = usual) -> Iterator[Asked]:
-    """Usual traffic, and now and then twenty questions over and over, 200 requests in a row."""
+    """Yield usual traffic, and at times 200 requests in a row that repeat the same 20 questions."""
     tested = [*singles(rng, 20, worth)]
     for at in range(count):
         in_test = at % 400 >= 200
@@ -89,15 +91,15 @@ def load_tests(rng: random.Random, count: int, worth: Worth = usual) -> Iterator
 
 def examples(rng: random.Random, count: int, worth: Worth = usual) -> Iterator[Asked]:
     """Yield the requests of an application that puts two fixed examples before every question."""
-    shown = [_said("What is 1 + 1?"), _answered("2"), _said("What is 2 + 2?"), _answered("4")]
+    shots = [_said("What is 1 + 1?"), _answered("2"), _said("What is 2 + 2?"), _answered("4")]
     for _ in range(count):
-        yield Asked(_asking(*shown, _user(rng)), worth(rng))
+        yield Asked(_asking(*shots, _user(rng)), worth(rng))
 
 
 def documents(rng: random.Random, count: int, worth: Worth = usual) -> Iterator[Asked]:
     """Yield the requests of an application whose instruction is always the same.
 
-    The text is in the system message.
+    The text to work on is in the system message.
     """
     words = ("river", "invoice", "planet", "protein", "treaty", "engine", "violin", "harbour")
     for _ in range(count):

@@ -1,4 +1,4 @@
-"""Labelled rows made up for tests: always the same, with something in them to find."""
+"""Labelled rows made up for tests: always the same, with a pattern that a calibrator can learn."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ MODELS = ("gpt-small", "claude-large", "llama-tiny")
 
 
 def raw_rows(count: int, seed: int, replies: int = 4) -> list[dict[str, Any]]:
-    """Several replies to each question; right ones are longer, mostly, and say `certainly`.
+    """Return rows with several replies to each question.
 
-    Questions are those of the seed alone, so rows of two seeds share none.
+    Right replies are mostly longer and contain `certainly`. The questions depend on the seed, so
+    the rows of two seeds share none.
     """
     rng = random.Random(seed)
     rows: list[dict[str, Any]] = []
@@ -58,7 +59,7 @@ def labels(rows: list[Row]) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 
 def noisy(rows: list[Row], seed: int, signal: float = 0.3) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return a confidence for each row: `signal` of it is the label, the rest is chance."""
+    """Return a confidence per row: the share `signal` of it is the label, the rest is chance."""
     rng = np.random.default_rng(seed)
     return np.clip(signal * labels(rows) + (1 - signal) * rng.random(len(rows)), 0, 1)
 
@@ -80,7 +81,7 @@ def half(_: float, rng: np.random.Generator) -> bool:
 
 
 def mostly_where_hard(truth: float, rng: np.random.Generator) -> bool:
-    """Return whether a judge answers; it answers hard questions more often: silence is evidence."""
+    """Return whether the judge answers: more often on hard questions, so silence is evidence."""
     return bool(rng.random() < sigmoid(-1.5 * truth))
 
 
@@ -91,7 +92,10 @@ def signalled_replies(
     has_logprobs: IsThere = half,
     calibrator: str = "words@1",
 ) -> list[LabelledSignals]:
-    """`calibrator` says the truth without signals; each signal says more."""
+    """Return replies whose confidence is calibrated without signals; each signal tells more.
+
+    `calibrator` is the name that the replies have.
+    """
     rng = np.random.default_rng(seed)
     found = []
     for odds in rng.normal(0.3, 1.2, count):

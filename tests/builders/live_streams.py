@@ -1,4 +1,4 @@
-"""One live stream of a reply without sockets: its parts go in, and what comes out is counted."""
+"""A live stream of a reply without sockets: a test feeds its parts and counts what comes out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def live(format: Format = CHAT, *, max_bytes: int = 64 * MB, settles: bool = Fal
 
 
 async def play(stream: LiveStream, parts: Iterable[bytes]) -> int:
-    """Relays the parts; how many bytes came out."""
+    """Relay the parts; return how many bytes came out."""
 
     async def chunks() -> AsyncIterator[bytes]:
         for part in parts:
@@ -47,7 +47,7 @@ def peak_of(stream: LiveStream, parts: Iterable[bytes]) -> tuple[int, int]:
 
 
 def kept_of_an_event() -> tuple[int, int]:
-    """Return the peak memory, in bytes, for an event in one piece and for it in single bytes."""
+    """Return the peak memory, in bytes, for an event in one piece and for one in single bytes."""
     event = b"data: " + b"x" * 50_000 + b"\n\n"
     _, whole = peak_of(live(), [event])
     size, peak = peak_of(live(), (event[i : i + 1] for i in range(len(event))))

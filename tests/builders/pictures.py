@@ -31,7 +31,7 @@ def data_url(image: bytes, media_type: str = "image/png") -> str:
 
 
 def png_that_says(width: int, height: int) -> bytes:
-    """Return a PNG of a few bytes whose header promises any number of pixels."""
+    """Return a PNG of a few bytes whose header claims any number of pixels."""
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     chunks = [(b"IHDR", head), (b"IDAT", zlib.compress(b"\0" * 64)), (b"IEND", b"")]
     return b"\x89PNG\r\n\x1a\n" + b"".join(
@@ -41,7 +41,7 @@ def png_that_says(width: int, height: int) -> bytes:
 
 
 def webp_that_says(width: int, height: int) -> bytes:
-    """Return an extended WebP that promises a canvas and has nothing on it."""
+    """Return an extended WebP whose header claims a canvas of this size, with no image on it."""
     canvas = b"\x02\0\0\0" + (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
     body = b"WEBPVP8X" + struct.pack("<I", len(canvas)) + canvas
     return b"RIFF" + struct.pack("<I", len(body)) + body

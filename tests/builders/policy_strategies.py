@@ -1,4 +1,4 @@
-"""Policies and facts drawn at random, for tests of what holds for all of them."""
+"""Policies and facts drawn at random, for tests of rules that hold for all of them."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ actions = (
 
 
 def _fitting(when: Values, then: Any) -> Values:
-    """Return the rule without its notice if it is about tool calls: a notice needs a text."""
+    """Return the rule, without its notice if it is about tool calls: a notice needs a text."""
     has_notice = isinstance(then, dict) and "deliver" in then
     return {"when": when, "then": "deliver" if has_notice and "tools" in when else then}
 
@@ -126,10 +126,10 @@ whens_and_actions = st.builds(_fitting, whens.filter(bool), actions)
 
 @st.composite
 def documents(draw: st.DrawFn, rules_at_most: int = 5) -> Values:
-    """Draw the values of a valid policy, which promises nothing that it then delivers anyway."""
+    """Draw the values of a valid policy that does not promise what it then delivers anyway."""
     rules = []
     for index in range(draw(st.integers(0, rules_at_most))):
-        # only the last rule may be without conditions
+        # Only the last rule may be without conditions.
         rule = draw(whens_and_actions)
         rules.append({"name": f"r{index}", **rule, "shadow": draw(st.booleans())})
     document: Values = {"version": 1, "name": "drawn", "rules": rules, "default": draw(actions)}
@@ -153,7 +153,7 @@ def documents(draw: st.DrawFn, rules_at_most: int = 5) -> Values:
 
 
 def parsed(document: Values) -> Policy:
-    """JSON is YAML too."""
+    """Parse the document, which is written as JSON, since JSON is YAML too."""
     return parse_policy(json.dumps(document), "drawn.yaml")
 
 

@@ -3,8 +3,8 @@
     record(url, rows, load_scorer("embedded"), share=0.1)
 
 `rows` are labelled rows (question, response, model, correct); each becomes a chat completion that
-was delivered, drawn with probability `share` and labelled. The others of the traffic, for which
-they stand, are recorded without content.
+was delivered, drawn with probability `share` and labelled. The other replies, which
+the drawn ones represent, are recorded without content.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ def record(
         asked_at = now - days * DAY_S * (1 - at / len(rows)) - 120
         id = f"req_{int(asked_at * 1_000):012x}{rng.bytes(10).hex()}"
         ids.append(id)
-        told, name = score.confidence, scorer.name
+        confidence, name = score.confidence, scorer.name
         if recalibration is not None:
-            told = recalibration.apply_to(told, row.model, None)
+            confidence = recalibration.apply_to(confidence, row.model, None)
             name += f"+{recalibration.name}"
         is_audit = kind == AUDIT
         values = {
@@ -69,7 +69,7 @@ def record(
             "model": row.model,
             "is_stream": 0,
             "status": 200,
-            "confidence": told,
+            "confidence": confidence,
             "score": None if recalibration is None else score.confidence,
             "confidence_status": "scored",
             "action": "deliver" if is_audit else "hold",
@@ -81,7 +81,7 @@ def record(
             "facts": "[{}]",
         }
         records.add(tuple(values.get(column) for column in COLUMNS))
-        audits.add(_kept(row, id, asked_at, told, name, share, kind))
+        audits.add(_kept(row, id, asked_at, confidence, name, share, kind))
     records.close()
     audits.close()
     assert records.shed == audits.shed == 0
@@ -89,7 +89,7 @@ def record(
 
 
 def _kept(
-    row: Any, id: str, at: float, told: float, name: str, share: float, kind: str
+    row: Any, id: str, at: float, confidence: float, name: str, share: float, kind: str
 ) -> HeldReply:
     message = {"role": "assistant", "content": row.answer}
     reply = {"model": row.model, "choices": [{"index": 0, "message": message}]}
@@ -100,7 +100,7 @@ def _kept(
         queue="audit",
         model=row.model or "",
         policy="",
-        confidence=told,
+        confidence=confidence,
         calibrator=name,
         question=row.question,
         reply=json.dumps(reply).encode(),
@@ -115,7 +115,7 @@ def _kept(
 
 
 def label(url: str, ids: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
-    """Give each reply the verdict of its row."""
+    """Give each reply the verdict that its row has."""
     findings = VerdictStore(url)
     for id, row in zip(ids, rows, strict=True):
         findings.give_verdict(id, bool(row["correct"]), "ann")

@@ -1,4 +1,4 @@
-"""Streams whose every byte and pause a test decides, and a client that reads them as they come.
+"""Streams whose every byte and pause a test decides, and a client that reads them as they arrive.
 
 with ScriptedUpstream() as upstream:
     upstream.steps = [*TEXT, *call("send_email", '{"to":'), Wait(), finish("tool_calls"), DONE]
@@ -37,15 +37,15 @@ from tests.servers.faulty_upstream import (
 
 Json = dict[str, Any]
 CHAT = "/v1/chat/completions"
-PATIENCE_S = 30  # longer than anything takes, also on a busy machine
-QUIET_S = 0.1  # what was sent before has arrived by then
+PATIENCE_S = 30  # longer than anything takes, even on a busy machine
+QUIET_S = 0.1  # time for what was sent before to arrive
 
 
 # The upstream
 
 
 class ScriptedUpstream(FaultyUpstream):
-    """Answers every request with the steps of its model in `by_model`, else with `steps`."""
+    """Answers every request with the steps of its model in `by_model`, or else with `steps`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,11 +62,11 @@ class ScriptedUpstream(FaultyUpstream):
 
     @property
     def said(self) -> bytes:
-        """What `steps` say, without their pauses."""
+        """The bytes of `steps`, without the pauses."""
         return b"".join(step for step in self.steps if isinstance(step, bytes))
 
     def is_left(self, within_s: float = 2) -> bool:
-        """Whether the last request's connection is closed in time, before its steps are over."""
+        """Whether the last request's connection is closed in time, before its steps have ended."""
         return self.last.is_cut_off(within_s)
 
 
@@ -131,7 +131,7 @@ def email(confidence: str) -> list[bytes]:
 CALLS = finish("tool_calls")
 SURE = [*TEXT, *email("0.9"), CALLS, DONE]
 UNSURE = [*TEXT, *email("0.1"), CALLS, DONE]
-SEEN = b"".join(TEXT)  # what a client has before the call
+SEEN = b"".join(TEXT)  # what a client has received before the call
 
 
 def call_policy(
@@ -143,7 +143,7 @@ def call_policy(
 
 
 def has_no_call(body: bytes) -> bool:
-    """Whether nothing of what `email` says is in it."""
+    """Whether the body contains no part of the call that `email` makes."""
     return not any(word in body for word in (b"send_email", b"ann", b"call_0", b"tool_calls"))
 
 
@@ -157,9 +157,9 @@ def data_in(stream: bytes) -> list[Json]:
 
 @dataclass
 class RawStream:
-    """One POST on a bare socket and its reply's body as it arrives; a context that closes it.
+    """One POST on a bare socket and the body of its reply as it arrives; a context that closes it.
 
-    With `receive_bytes` the client's system takes no more than about that ahead of its reading.
+    With `receive_bytes`, the client's system accepts no more than about that before it is read.
     """
 
     port: int
@@ -222,7 +222,7 @@ class RawStream:
         return bytes(self.seen)
 
     def rest(self) -> bytes:
-        """Return the whole body, or what arrived of it; `is_whole` tells which."""
+        """Return the whole body, or the part that arrived; `is_whole` says which."""
         while self._more():
             pass
         return bytes(self.seen)
@@ -276,21 +276,21 @@ def asked(prompt: str = "do it", model: str = "m", **fields: Any) -> Json:
     return question(prompt, model, stream=True, **fields)
 
 
-# What is known of it afterwards
+# What is known afterwards
 
 
 def recorded(proxy: LiveProxy, request_id: str) -> Json:
     """Return the one row of a request.
 
-    Fails if there is none, or more than one, within a while.
+    Fails if there is none, or more than one, after a while.
     """
     rows: list[Json] = []
 
     def is_there() -> bool:
         with sqlite3.connect(proxy.store_path) as database:
             database.row_factory = sqlite3.Row
-            told = database.execute("SELECT * FROM exchanges WHERE request_id = ?", (request_id,))
-            rows[:] = [dict(row) for row in told]
+            found = database.execute("SELECT * FROM exchanges WHERE request_id = ?", (request_id,))
+            rows[:] = [dict(row) for row in found]
         database.close()
         return bool(rows)
 
@@ -303,8 +303,8 @@ def result(proxy: LiveProxy, request_id: str) -> Json:
     """Return the result stored under a request's id once it is no longer `pending`."""
     path = f"/pinocchio/v1/results/{request_id}"
     until(lambda: proxy.http.get(path).json()["status"] != "pending")
-    told: Json = proxy.http.get(path).json()
-    return told
+    found: Json = proxy.http.get(path).json()
+    return found
 
 
 def accumulated(proxy: LiveProxy, **fields: Any) -> ChatCompletion:
@@ -327,9 +327,9 @@ def closings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     closed: list[str] = []
     close = Exchange.close
 
-    def counted(exchange: Exchange, *told: Any) -> None:
+    def counted(exchange: Exchange, *arguments: Any) -> None:
         closed.append(exchange.request_id)
-        close(exchange, *told)
+        close(exchange, *arguments)
 
     monkeypatch.setattr(Exchange, "close", counted)
     return closed

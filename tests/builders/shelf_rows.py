@@ -1,4 +1,4 @@
-"""Sums that three models answer, right or wrong: others agree where they say the same number."""
+"""Sums that three models answer; the answers of others agree if they give the same number."""
 
 from __future__ import annotations
 

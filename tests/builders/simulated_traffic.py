@@ -33,7 +33,7 @@ from proxy.store.reviews.held_replies import AUDIT, HeldReply
 from tests.running.live_proxy import run_cli
 
 DAY_S = 86_400
-CALIBRATOR = "fake:0.5"  # whose name the configuration can state; what it says is simulated
+CALIBRATOR = "fake:0.5"  # the configuration can name it; its scores are simulated
 CONFIG = """
 calibrator: {checkpoint: "CALIBRATOR", recalibration: recalibrations/current}
 store: sqlite:///FOLDER/store.db
@@ -72,24 +72,24 @@ def _judged(
     signals: Signals,
 ) -> tuple[float, str, float | None, str]:
     """Return the confidence, name, score and facts to record where a judge gave a verdict."""
-    told, name, own, facts = before
+    confidence, name, own, facts = before
     stage = name.partition("+platt@")[0]
     found = weights.weigh(score, stage, signals) if weights else None
     values = {**json.loads(facts)[0], "judged": signals.judged, "judge": signals.judge}
     if found is None:
-        return told, name, own, json.dumps([values])
-    values |= {"unaided": told, "unaided_calibrator": name}
+        return confidence, name, own, json.dumps([values])
+    values |= {"unaided": confidence, "unaided_calibrator": name}
     values |= {} if own is None else {"unaided_score": own}
     return found.confidence, found.calibrator, score, json.dumps([values])
 
 
 class Traffic:
-    """A month of a deployment; `days` says how much of it has passed."""
+    """A month of a deployment, of which each call of `pass_by` lets some days pass."""
 
     def __init__(
         self, folder: Path, seed: int = 0, checkpoint: str = CALIBRATOR, url: str = ""
     ) -> None:
-        """`url` is the store's, a file in the folder where none is told."""
+        """`url` is the store's; without one it is a file in the folder."""
         self.config = folder / "proxy.yaml"
         self.config.write_text(
             CONFIG.replace("FOLDER", str(folder)).replace("CALIBRATOR", checkpoint)
@@ -98,7 +98,7 @@ class Traffic:
         self.opinion = f"{self.calibrator}+opinion@0a1b2c3d"
         self.url = url or f"sqlite:///{folder}/store.db"
         self.current = folder / "recalibrations" / "current"
-        self.ids: list[str] = []  # of all replies, in their order
+        self.ids: list[str] = []  # of all replies, in order
         self._rng = np.random.default_rng(seed)
         self._now = time.time() - 28 * DAY_S
         self._unlabelled: dict[str, bool] = {}  # audited replies, and whether they are right
@@ -116,10 +116,11 @@ class Traffic:
         heard: float = 0.0,
         judged: float = 0.0,
     ) -> None:
-        """So many replies, evenly over so many days; those less sure than `held` are held.
+        """Store `count` replies, spread evenly over `days`; hold those less sure than `held`.
 
-        Of a share `heard` the number knows a second opinion (`timid`), as its name says. About a
-        share `judged` a judge was asked, whose word moves the number where weights are promoted.
+        For the share `heard`, the confidence takes account of a second opinion (`timid`), as its
+        calibrator's name says. About the share `judged` has the answer of a judge, which changes
+        the confidence where weights are promoted.
         """
         rng = self._rng
         records = Records(self.url, max_queue=count + 1)
@@ -136,21 +137,21 @@ class Traffic:
         step_s = days * DAY_S / count
         for at, (score, is_right, is_drawn) in enumerate(zip(scores, right, drawn, strict=True)):
             self._now += step_s
-            told, name = _corrected(recalibration, score, model, self.calibrator)
+            confidence, name = _corrected(recalibration, score, model, self.calibrator)
             own, facts = float(score) if recalibration else None, "[{}]"
             if is_heard[at]:
-                values_of = {"alone": told, "alone_calibrator": name, "opinions": ["agree"]}
+                values_of = {"alone": confidence, "alone_calibrator": name, "opinions": ["agree"]}
                 facts = json.dumps([values_of | ({} if own is None else {"alone_score": own})])
-                its, score = counting.with_others, knowing[at]
-                told, name = _corrected(its, score, model, self.opinion)
-                own = float(score) if its else None
+                with_others, score = counting.with_others, knowing[at]
+                confidence, name = _corrected(with_others, score, model, self.opinion)
+                own = float(score) if with_others else None
             if is_judged[at]:
                 signals = Signals(float(word[at]), "j")
-                told, name, own, facts = _judged(
-                    counting.signals, (told, name, own, facts), float(score), signals
+                confidence, name, own, facts = _judged(
+                    counting.signals, (confidence, name, own, facts), float(score), signals
                 )
             id = f"req_{int(self._now * 1_000):012x}{rng.bytes(10).hex()}"
-            is_held = told < held
+            is_held = confidence < held
             self.ids.append(id)
             values = {
                 "request_id": id,
@@ -161,7 +162,7 @@ class Traffic:
                 "model": model,
                 "is_stream": 0,
                 "status": 200,
-                "confidence": told,
+                "confidence": confidence,
                 "score": own,
                 "confidence_status": "scored",
                 "action": "hold" if is_held else "deliver",
@@ -174,7 +175,7 @@ class Traffic:
             }
             records.add(tuple(values.get(column) for column in COLUMNS))
             if is_drawn and not is_held:
-                audits.add(self._audit(id, told, name, audit_share))
+                audits.add(self._audit(id, confidence, name, audit_share))
             if is_held or is_drawn:
                 self._unlabelled[id] = bool(is_right)
         records.close()
@@ -200,7 +201,7 @@ class Traffic:
         )
 
     def label(self, most: int | None = None) -> int:
-        """Give the replies in the queue their verdicts, at most `most`; return how many got one."""
+        """Give up to `most` replies of the queue their verdicts; return how many got one."""
         findings = VerdictStore(self.url)
         ids = list(self._unlabelled)[:most]
         for id in ids:
@@ -209,7 +210,7 @@ class Traffic:
         return len(ids)
 
     def run(self, *arguments: str) -> Any:
-        """`pinocchio ARGUMENTS --config ..`; its process once it has ended."""
+        """Run `pinocchio ARGUMENTS --config ..`; return its process once it has ended."""
         return run_cli(*arguments, "--config", str(self.config))
 
     def told(self, *arguments: str) -> Any:
@@ -223,9 +224,9 @@ class Traffic:
 
         It is the mean distance from the truth over 15 bins, as in ECE.
         """
-        told = overconfident(truth)
+        confidences = overconfident(truth)
         if (found := resolve_recalibrations(self.current).alone) is not None:
-            told = np.array([found.apply(float(score)) for score in told])
-        which = np.clip(np.ceil(told * 15).astype(int) - 1, 0, 14)
-        gaps = [abs(float((told - truth)[which == k].sum())) for k in range(15)]
+            confidences = np.array([found.apply(float(score)) for score in confidences])
+        which = np.clip(np.ceil(confidences * 15).astype(int) - 1, 0, 14)
+        gaps = [abs(float((confidences - truth)[which == k].sum())) for k in range(15)]
         return sum(gaps) / len(truth)

@@ -1,4 +1,4 @@
-"""Labelled rows by a rule that can be learned: an answer is right iff it contains the sum."""
+"""Labelled rows by a rule that can be learned: an answer is right if it contains the sum."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MODELS = ("gpt", "llama")
 
 
 def sums(count: int, *, most: int = 2, seed: int = 0) -> list[dict[str, Any]]:
-    """Rows whose questions differ by the names in them; half of the answers are wrong."""
+    """Return rows whose questions differ by the names in them; half of the answers are wrong."""
     rng = random.Random(seed)
     rows = []
     for n in range(count):

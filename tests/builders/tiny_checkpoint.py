@@ -1,4 +1,4 @@
-"""A calibrator of a few weights, random but always the same: loads like any other checkpoint."""
+"""A calibrator of a few weights, random but always the same, which loads like any checkpoint."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ CONFIG = CheckpointConfig(
 
 
 def save_tiny(folder: Path, **changes: Any) -> Path:
-    """Write the checkpoint, its configuration changed where `changes` say so."""
-    # imported here, since collecting tests need not load torch
+    """Write the checkpoint with these changes of its configuration; return the folder."""
+    # Imported here, so that collecting tests does not load torch.
     import numpy as np
     import torch
     from safetensors.numpy import save_file

@@ -10,9 +10,9 @@ from typing import Any, Literal
 import pytest
 
 Family = Literal["qwen3_5", "qwen3_5_text", "qwen3_vl"]
-OfFamily = Callable[[Family], Path]  # the folder of a base or checkpoint, made once
+OfFamily = Callable[[Family], Path]  # makes the folder of a base or checkpoint, once
 FAMILIES: tuple[Family, ...] = ("qwen3_5", "qwen3_5_text", "qwen3_vl")
-# the second is the first without its eyes: where both come to the same layers, it is slow's
+# The second is the first without its vision part. Where both use the same layers, its test is slow.
 EACH_FAMILY = ("qwen3_5", pytest.param("qwen3_5_text", marks=pytest.mark.slow), "qwen3_vl")
 SPECIAL = (
     "<|endoftext|>",
@@ -24,7 +24,8 @@ SPECIAL = (
     "<|video_pad|>",
 )
 THINKING = ("<think>", "</think>")
-# The shape of Qwen's own: parts of a turn in order, then an open or a closed block of reasoning.
+# The shape of Qwen's own template: the parts of a turn in order, then a block of reasoning, open or
+# closed.
 CHAT_TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n"
     "{% if message.content is string %}{{ message.content }}{% else %}"
@@ -52,7 +53,7 @@ LINEAR_SIZES: dict[str, Any] = {
     "linear_value_head_dim": 8,
     "linear_num_key_heads": 2,
     "linear_num_value_heads": 4,
-    "num_hidden_layers": 4,  # three of linear attention, one of full
+    "num_hidden_layers": 4,  # three with linear attention, one with full
 }
 VISION_SIZES: dict[str, Any] = {
     "depth": 2,
@@ -75,7 +76,7 @@ def write_tiny_base(folder: Path, family: Family = "qwen3_5", *, seed: int = 0) 
     tokenizer = small_tokenizer(OPEN_THINKING if family.startswith("qwen3_5") else "")
     torch.manual_seed(seed)
     model = _model(family, tokenizer)
-    with torch.no_grad():  # a random head says 0.5 of everything; a wider one tells rows apart
+    with torch.no_grad():  # a random head gives 0.5 for everything; a wider one separates rows
         model.get_output_embeddings().weight.mul_(20)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -85,7 +86,7 @@ def write_tiny_base(folder: Path, family: Family = "qwen3_5", *, seed: int = 0) 
 
 
 def small_tokenizer(ending: str) -> Any:
-    """Of 400 tokens or so; `ending` is what its chat template opens the answer with."""
+    """Return a tokenizer of about 400 tokens; its chat template opens an answer with `ending`."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -128,7 +129,7 @@ def _model(family: Family, tokenizer: Any) -> Any:
 
     text = {**TEXT_SIZES, "vocab_size": len(tokenizer), "tie_word_embeddings": family != "qwen3_vl"}
     ids = image_ids(tokenizer)
-    # of 4 half dimensions that turn (Qwen3.5) and of 8 (Qwen3-VL)
+    # Of the 4 half dimensions that rotate (Qwen3.5), and of 8 (Qwen3-VL).
     rope = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_interleaved": True}
     if family == "qwen3_vl":
         text |= {"num_hidden_layers": 3, "rope_parameters": {**rope, "mrope_section": [4, 2, 2]}}

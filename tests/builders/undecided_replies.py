@@ -1,7 +1,7 @@
 """Replies of an upstream that a policy has to decide on, in every form that a client might read.
 
-Each is an answer that says SECRET, in its text or in a call, in some disguise: another status, an
-encoding, an `error` beside it, an event that is written unusually, a call of a type that is new.
+Each is an answer that contains SECRET, in its text or in a call, in some disguise: another status,
+an encoding, an `error` beside it, an event that is written unusually, a call of a new type.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def chat_calling(message: Json) -> Json:
 
 
 def chat_calls() -> Iterator[tuple[str, Json]]:
-    """Members of a chat message that call something."""
+    """Yield members of a chat message that contain a tool call, each with its name."""
     call: Json = {"id": "c", "type": "function", "function": _FUNCTION}
     custom = {"name": "tell", "input": SECRET}
     yield "function", {"tool_calls": [call]}
@@ -84,26 +84,26 @@ def chat_calls() -> Iterator[tuple[str, Json]]:
 
 
 def hidden_calls(kind: str) -> Iterator[tuple[str, str]]:
-    """Choices whose calls some JSON readers find and others do not; `kind` is `message` or `delta`.
+    """Yield choices whose calls some JSON readers find and others do not.
 
-    Members stand twice, differ by their case, or stand where the format has none; given are the
-    members of an object beside `id` and `model`.
+    `kind` is `message` or `delta`. Members occur twice, differ by their case, or are at a place
+    where the format has none. Each text is the members of an object that also has `id` and `model`.
     """
     call = json.dumps([{"index": 0, "id": "c", "type": "function", "function": _FUNCTION}])
     calls, plain = f'{{"tool_calls":{call}}}', '{"role":"assistant","content":"hm"}'
 
-    def choices(told: str) -> str:
-        return f'[{{"index":0,{told},"finish_reason":"stop"}}]'
+    def choices(text: str) -> str:
+        return f'[{{"index":0,{text},"finish_reason":"stop"}}]'
 
     bad, harmless = choices(f'"{kind}":{calls}'), choices(f'"{kind}":{plain}')
     yield "choices twice", f'"choices":{bad},"choices":{harmless}'
     yield "choices twice, the call last", f'"choices":{harmless},"choices":{bad}'
     yield "an escaped name twice", f'"choices":{bad},"choice\\u0073":{harmless}'
-    for name in ("Choices", "CHOICES", "choice\u017f"):  # the last is an s to some
+    for name in ("Choices", "CHOICES", "choice\u017f"):  # the last letter is read as an s by some
         yield f"{name} behind choices", f'"choices":{harmless},"{name}":{bad}'
         yield f"{name} before choices", f'"{name}":{bad},"choices":{harmless}'
         yield f"{name} beside none", f'"choices":[],"{name}":{bad}'
-    for told in (
+    for text in (
         f'"{kind}":{calls},"{kind}":{plain}',
         f'"{kind.title()}":{calls},"{kind}":{plain}',
         f'"{kind}":{plain},"tool_calls":{call}',
@@ -111,29 +111,29 @@ def hidden_calls(kind: str) -> Iterator[tuple[str, str]]:
         f'"{kind}":{{"content":"hm","tool_calls":{call},"tool_calls":[]}}',
         f'"{kind}":{{"content":"hm","Tool_Calls":{call}}}',
     ):
-        yield told[:60], f'"choices":{choices(told)}'
+        yield text[:60], f'"choices":{choices(text)}'
     for beside in ("tool_calls", "x"):
-        told = call if beside == "tool_calls" else f'{{"y":[{calls}]}}'
-        yield f"{beside} beside choices", f'"choices":{harmless},"{beside}":{told}'
+        text = call if beside == "tool_calls" else f'{{"y":[{calls}]}}'
+        yield f"{beside} beside choices", f'"choices":{harmless},"{beside}":{text}'
 
 
 def hidden_streams() -> Iterator[Case]:
-    """Streams of chat whose second event has a call that only some readers find."""
+    """Yield streams of chat whose second event has a call that only some readers find."""
     opening, _ = chat_stream({"role": "assistant", "content": ""})
     head = json.dumps({"id": "c", "object": "chat.completion.chunk", "model": "m"})[:-1]
-    for name, told in hidden_calls("delta"):
-        yield name, stream(written([(None, opening), (None, f"{head},{told}}}".encode())]))
+    for name, members in hidden_calls("delta"):
+        yield name, stream(written([(None, opening), (None, f"{head},{members}}}".encode())]))
 
 
 def hidden_answers() -> Iterator[Case]:
-    """Whole answers of chat of the same kind."""
+    """Yield whole answers of chat with such calls."""
     head = json.dumps({"id": "c", "object": "chat.completion", "model": "m"})[:-1]
-    for name, told in hidden_calls("message"):
-        yield name, Response([f"{head},{told}}}".encode()], headers=JSON)
+    for name, members in hidden_calls("message"):
+        yield name, Response([f"{head},{members}}}".encode()], headers=JSON)
 
 
 def responses_calls() -> Iterator[tuple[str, Any]]:
-    """Items that call something, or of which nobody knows what they do."""
+    """Yield items of Responses that call something, or may do so since nobody knows their type."""
     for kind in (
         *("function_call", "custom_tool_call", "mcp_call", "computer_call", "shell_call"),
         *("mcp_approval_request", "program", "tool_use", "tool_call_v2", "action", "", None, 7),
@@ -146,7 +146,7 @@ def responses_calls() -> Iterator[tuple[str, Any]]:
 
 
 def messages_calls() -> Iterator[tuple[str, Any]]:
-    """Blocks that call something, or of which nobody knows what they do."""
+    """Yield blocks of Messages that call something, or may do so since nobody knows their type."""
     for kind in (
         *("tool_use", "server_tool_use", "mcp_tool_use", "tool_use_v2", "function_call"),
         *("computer", "", None, 7),
@@ -159,7 +159,7 @@ def messages_calls() -> Iterator[tuple[str, Any]]:
 
 
 def calling(surface: str) -> list[tuple[str, Json]]:
-    """Whole answers whose secret stands in a call."""
+    """Return whole answers whose secret is in a call."""
     if surface == "chat":
         return [(name, chat_calling(message)) for name, message in chat_calls()]
     answer = ANSWERS[surface]
@@ -174,7 +174,7 @@ def calling(surface: str) -> list[tuple[str, Json]]:
 
 
 def whole(surface: str, answer: Json) -> Iterator[Case]:
-    """One answer, as JSON, with all that may stand around it."""
+    """Yield one answer, as JSON, in all variants of status, header fields, errors and body."""
     body = json.dumps(answer).encode()
     for status in STATUSES:
         yield f"status {status}", Response([body], status=status, headers=JSON)
@@ -198,8 +198,8 @@ def whole(surface: str, answer: Json) -> Iterator[Case]:
         yield f"content type {kind!r}", Response([body], headers=(("Content-Type", kind),))
     yield "no content type", Response([body], headers=())
     for error in (*FALSE_ERRORS, *TRUE_ERRORS):
-        for told in ({**answer, "error": error}, {"error": error, **answer}):
-            yield f"error {error!r}", Response([json.dumps(told).encode()])
+        for failed in ({**answer, "error": error}, {"error": error, **answer}):
+            yield f"error {error!r}", Response([json.dumps(failed).encode()])
     yield from odd_bodies(body)
 
 
@@ -233,23 +233,23 @@ def chat_stream(delta: Json, **more: Any) -> list[bytes]:
     head = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
     choices = [{"index": 0, "delta": delta, "finish_reason": None}]
     finish = [{"index": 0, "delta": {}, "finish_reason": "stop"}]
-    said = [{**head, "choices": choices, **more}, {**head, "choices": finish}]
-    return [json.dumps(each).encode() for each in said]
+    chunks = [{**head, "choices": choices, **more}, {**head, "choices": finish}]
+    return [json.dumps(each).encode() for each in chunks]
 
 
 def events_of(surface: str, calls: bool) -> list[tuple[str | None, bytes]]:
     """Return the events of an answer, each with its name; the second one contains the secret."""
     if surface == "chat":
         call = {"index": 0, "id": "c", "type": "function", "function": _FUNCTION}
-        said = chat_stream({"tool_calls": [call]} if calls else {"content": SECRET})
+        chunks = chat_stream({"tool_calls": [call]} if calls else {"content": SECRET})
         opening = chat_stream({"role": "assistant", "content": ""})[0]
-        return [(None, opening), *((None, each) for each in said), (None, b"[DONE]")]
+        return [(None, opening), *((None, each) for each in chunks), (None, b"[DONE]")]
     if surface == "completions":
         choice = {"index": 0, "text": SECRET, "finish_reason": None, "logprobs": None}
         head = {**ANSWERS["completions"], "choices": [{**choice, "text": ""}]}
-        told = [head, {**head, "choices": [choice]}]
-        told.append({**head, "choices": [{**choice, "text": "", "finish_reason": "stop"}]})
-        return [*((None, json.dumps(each).encode()) for each in told), (None, b"[DONE]")]
+        parts = [head, {**head, "choices": [choice]}]
+        parts.append({**head, "choices": [{**choice, "text": "", "finish_reason": "stop"}]})
+        return [*((None, json.dumps(each).encode()) for each in parts), (None, b"[DONE]")]
     events = responses_events(calls) if surface == "responses" else messages_events(calls)
     return [(event["type"], json.dumps(event).encode()) for event in events]
 
@@ -260,12 +260,12 @@ def responses_events(calls: bool) -> list[Json]:
         item = {"id": "i", "call_id": "c", "type": "function_call", **_FUNCTION}
     answer = {**ANSWERS["responses"], "output": [item]}
     begun = {**answer, "status": "in_progress", "output": []}
-    told = [
+    events = [
         ("response.created", {"response": begun}),
         ("response.output_item.done", {"output_index": 0, "item": item}),
         ("response.completed", {"response": answer}),
     ]
-    return [{"type": kind, "sequence_number": n, **each} for n, (kind, each) in enumerate(told)]
+    return [{"type": kind, "sequence_number": n, **each} for n, (kind, each) in enumerate(events)]
 
 
 def messages_events(calls: bool) -> list[Json]:
@@ -298,7 +298,7 @@ def stream(steps: list[bytes], **more: Any) -> Response:
 
 
 def event_forms(raw: bytes, name: str | None, data: bytes) -> Iterator[tuple[str, bytes]]:
-    """Ways to write the event that has the secret."""
+    """Yield the ways to write the event that contains the secret."""
     inner = data[:-1]
     yield "as it is", raw
     for end in (b"\r\n", b"\r"):
@@ -316,9 +316,9 @@ def event_forms(raw: bytes, name: str | None, data: bytes) -> Iterator[tuple[str
     for extra in (b'"x":%b' % DEEP, b'"x":%b' % LONG, b'"x":NaN', b'"x":"\\ud800"', b'"x":"\xff"'):
         yield f"with {extra[:9]!r}", b"data: %b,%b}\n\n" % (inner, extra)
     for error in (*FALSE_ERRORS, *TRUE_ERRORS):
-        told = b'"error":%b' % json.dumps(error).encode()
-        yield f"error {error!r}", b"data: %b,%b}\n\n" % (inner, told)
-        yield f"error {error!r} first", b"data: {%b,%b\n\n" % (told, data[1:])
+        member = b'"error":%b' % json.dumps(error).encode()
+        yield f"error {error!r}", b"data: %b,%b}\n\n" % (inner, member)
+        yield f"error {error!r} first", b"data: {%b,%b\n\n" % (member, data[1:])
     if name is not None:
         kind = json.dumps({"type": name}).encode()[1:-1]
         untyped = data.replace(kind + b", ", b"", 1)
@@ -334,7 +334,7 @@ def event_forms(raw: bytes, name: str | None, data: bytes) -> Iterator[tuple[str
 
 
 def streams(surface: str, calls: bool) -> Iterator[Case]:
-    """One answer, streamed, with the event that has the secret in all forms and places."""
+    """Yield one answer, streamed, with the event of the secret in all forms and places."""
     events = events_of(surface, calls)
     steps, (name, data) = written(events), events[1]
     before, after = [b"".join(steps[:1])], [b"".join(steps[2:])]
@@ -383,29 +383,29 @@ def chat_call_streams() -> Iterator[Case]:
 
 def responses_call_streams() -> Iterator[Case]:
     created, _, completed = responses_events(calls=False)
-    said = json.loads(json.dumps(completed).replace(SECRET, "hm"))
+    harmless = json.loads(json.dumps(completed).replace(SECRET, "hm"))
     for name, item in responses_calls():
         for kind in ("added", "done"):
             event = {"type": f"response.output_item.{kind}", "output_index": 0, "item": item}
-            yield f"{name} {kind}, and not in the end", _streamed(created, event, said)
-            whole = {**said, "response": {**said["response"], "output": [item]}}
+            yield f"{name} {kind}, and not in the end", _streamed(created, event, harmless)
+            whole = {**harmless, "response": {**harmless["response"], "output": [item]}}
             yield f"{name} {kind}", _streamed(created, event, whole)
-        whole = {**said, "response": {**said["response"], "output": [item]}}
+        whole = {**harmless, "response": {**harmless["response"], "output": [item]}}
         yield f"{name} at the end alone", _streamed(created, whole)
         begun = {**created, "response": {**created["response"], "output": [item]}}
-        yield f"{name} at the beginning", _streamed(begun, said)
+        yield f"{name} at the beginning", _streamed(begun, harmless)
         yield f"{name} in a failure", _streamed(created, {**whole, "type": "response.failed"})
-        yield f"{name} after the end", _streamed(created, said, {"type": "x", "item": item})
+        yield f"{name} after the end", _streamed(created, harmless, {"type": "x", "item": item})
     done = {
         "type": "response.function_call_arguments.done",
         "output_index": 0,
         "arguments": _ARGUMENTS,
     }
-    yield "arguments that nobody else has", _streamed(created, done, said)
+    yield "arguments that nobody else has", _streamed(created, done, harmless)
     call = {"id": "i", "call_id": "c", "type": "function_call", **_FUNCTION}
     other = {**call, "name": "harmless", "arguments": "{}"}
     added = {"type": "response.output_item.done", "output_index": 0, "item": call}
-    whole = {**said, "response": {**said["response"], "output": [other]}}
+    whole = {**harmless, "response": {**harmless["response"], "output": [other]}}
     yield "another call in the end", _streamed(created, added, whole)
 
 
@@ -432,7 +432,7 @@ def messages_call_streams() -> Iterator[Case]:
         yield f"{name} in a second message", _streamed(begun, hm, stop, later, delta, end)
         part = {"type": "content_block_delta", "index": 0, "delta": block}
         yield f"{name} as a delta", _streamed(begun, hm, part, stop, delta, end)
-        if not isinstance(block, str):  # a plain text in an event that nobody knows is no call
+        if not isinstance(block, str):  # a plain text in an event of an unknown type is no call
             yield (
                 f"{name} in an event of its own",
                 _streamed(begun, hm, {"type": "x", "block": block}, stop, delta, end),

@@ -249,10 +249,10 @@ def test_a_hub_name_without_network_is_a_hub_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["labels", "source_models", "benchmarks"])
-@pytest.mark.parametrize("given", ["text", None, {"a": 1}, [["a"]], [{"a": 1}], [1]])
-def test_names_that_are_no_texts_are_refused(tmp_path: Path, name: str, given: object) -> None:
+@pytest.mark.parametrize("value", ["text", None, {"a": 1}, [["a"]], [{"a": 1}], [1]])
+def test_names_that_are_no_texts_are_refused(tmp_path: Path, name: str, value: object) -> None:
     """A list of names that holds anything but texts is refused."""
     values = json.loads((resolve_checkpoint("embedded") / "calibrator.json").read_text())
-    (tmp_path / "calibrator.json").write_text(json.dumps(values | {name: given}))
+    (tmp_path / "calibrator.json").write_text(json.dumps(values | {name: value}))
     with pytest.raises(CheckpointError, match=f"{name} must be a list of texts"):
         read_config(tmp_path)

@@ -266,7 +266,7 @@ def sighted(monkeypatch: pytest.MonkeyPatch) -> tuple[Pinocchio, SightedScorer]:
 
 
 def test_images_are_shown(sighted: tuple[Pinocchio, SightedScorer]) -> None:
-    """A calibrator that reads images gets those of the messages for every choice (B01, F06)."""
+    """A calibrator that reads images gets the messages' images for every choice (B01, F06)."""
     judge, scorer = sighted
     assert judge.score("p=0.9", messages=SEEN) == 0.9
     assert judge.scores(completion("p=0.1", "p=0.2"), messages=SEEN) == [0.1, 0.2]

@@ -24,7 +24,7 @@ def outer():
 
 @pytest.mark.parametrize("name", ["told", "_told", "Given", "_Unseen", "checked", "noting"])
 def test_participles(name: str) -> None:
-    """A participle alone is found, whatever its case, private or not."""
+    """A name that is one participle is found, whatever its case, private or not."""
     assert is_participle(name)
 
 
@@ -37,14 +37,14 @@ def test_other_names(name: str) -> None:
 
 
 def test_file(tmp_path: Path) -> None:
-    """Functions, methods and classes of a file are looked at, nested functions are not."""
+    """The functions, methods and classes of a file are checked; nested functions are not."""
     path = tmp_path / "module.py"
     path.write_text(SOURCE)
     assert [line.split()[-1] for line in participles(path)] == ["Given", "told", "_listed"]
 
 
 def test_classes_of_one_name(tmp_path: Path) -> None:
-    """Two classes at module level with one name are found, with their places."""
+    """Two classes of one name at module level are found, with their places."""
     (tmp_path / "one.py").write_text("class A: ...\nclass B: ...\n")
     (tmp_path / "two.py").write_text("\nclass A: ...\nclass C:\n    class B: ...\n")
     assert [*twice(tmp_path)] == [f"A: {tmp_path}/one.py:1, {tmp_path}/two.py:2"]

@@ -1,4 +1,4 @@
-"""A small project for coding agents to work on, and a reviewer of the calls that wait meanwhile."""
+"""A small project for coding agents to work on, and a reviewer of the calls that are held."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.servers.faulty_upstream import FaultyUpstream
 
 QUESTION = "Count the shipping into the total, then tidy up and publish."
 REVIEWS = f"{API}/reviews"
-REJECTED = ("rm -rf", ".env")  # what the reviewer here does not let pass
-RULES = [  # those that hold the last four steps
+REJECTED = ("rm -rf", ".env")  # the reviewer here rejects calls that contain one of these
+RULES = [  # the rules that hold the last four steps
     "coding-agent/deleting-and-undoing",
     "coding-agent/pushing-and-publishing",
     "coding-agent/secrets-and-unreadable-commands",
@@ -64,7 +64,7 @@ class Project:
         return project
 
     def steps_of_claude_code(self) -> list[Step]:
-        """Ten steps with the tools of Claude Code."""
+        """Return ten steps with the tools of Claude Code."""
         shop = str(self.folder / "shop.py")
         change = {"old_string": "return price\n", "new_string": "return price + shipping\n"}
         return [

@@ -1,4 +1,4 @@
-"""Upstreams that make a coding agent do certain steps: by Anthropic's Messages, by Responses."""
+"""Upstreams that make a coding agent do certain steps, over Messages and over Responses."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class ScriptedAgent(FaultyUpstream):
     def respond(self, request: Received) -> Response:
         if request.method != "POST":
             return Response([b"{}"], 404, JSON)
-        asked = json.loads(request.body)
-        if not asked.get("tools"):
+        body = json.loads(request.body)
+        if not body.get("tools"):
             return Response([*self._events({"type": "text", "text": "A title"})], headers=EVENTS)
         number = len(self.asked)
-        self.asked.append(asked)
+        self.asked.append(body)
         block: Json = {"type": "text", "text": DONE}
         if number < len(self._steps):
             step = self._steps[number]
@@ -63,7 +63,7 @@ class ScriptedAgent(FaultyUpstream):
             begun = {**block, "text": ""}
             delta = {"type": "text_delta", "text": block["text"]}
         ending = {"stop_reason": "tool_use" if is_call else "end_turn", "stop_sequence": None}
-        told: list[Json] = [
+        events: list[Json] = [
             {"type": "message_start", "message": message},
             {"type": "content_block_start", "index": 0, "content_block": begun},
             {"type": "content_block_delta", "index": 0, "delta": delta},
@@ -71,11 +71,11 @@ class ScriptedAgent(FaultyUpstream):
             {"type": "message_delta", "delta": ending, "usage": {"output_tokens": 9}},
             {"type": "message_stop"},
         ]
-        return [f"event: {each['type']}\ndata: {json.dumps(each)}\n\n".encode() for each in told]
+        return [f"event: {each['type']}\ndata: {json.dumps(each)}\n\n".encode() for each in events]
 
 
 class ScriptedResponsesAgent(FaultyUpstream):
-    """The same over OpenAI's Responses."""
+    """Does the same over OpenAI's Responses."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
         super().__init__()
@@ -105,18 +105,18 @@ class ScriptedResponsesAgent(FaultyUpstream):
         ]
         for at, event in enumerate(events):
             event["sequence_number"] = at
-        told = [f"event: {e['type']}\ndata: {json.dumps(e)}\n\n".encode() for e in events]
-        return Response(told, headers=EVENTS)
+        parts = [f"event: {e['type']}\ndata: {json.dumps(e)}\n\n".encode() for e in events]
+        return Response(parts, headers=EVENTS)
 
 
 def _item(number: int, step: Step | None) -> Json:
-    """Return the item of a response that asks for a step, or says that all are done."""
+    """Return the item of a response that asks for a step, or says that all steps are done."""
     if step is None:
-        said = [{"type": "output_text", "text": DONE, "annotations": []}]
+        content = [{"type": "output_text", "text": DONE, "annotations": []}]
         message: Json = {"type": "message", "id": f"msg_{number:02d}", "role": "assistant"}
-        return message | {"status": "completed", "content": said}
+        return message | {"status": "completed", "content": content}
     call: Json = {"id": f"fc_{number:02d}", "call_id": f"call_{number:02d}", "name": step.tool}
     if isinstance(step.input, str):
         return call | {"type": "custom_tool_call", "input": step.input, "status": "completed"}
-    told = json.dumps(step.input)
-    return call | {"type": "function_call", "arguments": told, "status": "completed"}
+    arguments = json.dumps(step.input)
+    return call | {"type": "function_call", "arguments": arguments, "status": "completed"}

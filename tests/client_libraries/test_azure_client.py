@@ -1,4 +1,4 @@
-"""OpenAI's client for Azure through the proxy: only `azure_endpoint` is another."""
+"""OpenAI's client for Azure works through the proxy if only `azure_endpoint` is changed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_chat(proxy: LiveProxy, upstream: FaultyUpstream) -> None:
 
 
 def test_a_streamed_chat(proxy: LiveProxy) -> None:
-    """A stream arrives whole, with its confidence at its end; with the asynchronous client too."""
+    """A stream arrives whole, with its confidence at the end; also with the asynchronous client."""
     stream = azure(proxy).chat.completions.create(**question("Paris p=0.7"), stream=True)
     chunks = list(stream)
     text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
@@ -80,7 +80,7 @@ def test_completions(responses_upstream: ResponsesUpstream, start_responses: Sta
 
 
 def test_responses(responses_upstream: ResponsesUpstream, start_responses: StartProxy) -> None:
-    """Responses are scored, whole and streamed, and can be fetched and gone on with."""
+    """Responses are scored, whole and streamed, and can be fetched and continued."""
     for deployment in (None, "ok"):
         client = azure(start_responses(), azure_deployment=deployment)
         first = client.responses.create(model="ok", input="p=0.7")
@@ -97,7 +97,7 @@ def test_responses(responses_upstream: ResponsesUpstream, start_responses: Start
 
 
 def test_what_is_not_scored_is_relayed(proxy: LiveProxy, upstream: FaultyUpstream) -> None:
-    """Embeddings, files of audio and the list of models reach their paths under `/v1`."""
+    """Embeddings, audio files and the list of models reach their paths under `/v1`."""
     client = azure(proxy)
     got = client.embeddings.with_raw_response.create(model="small", input="x")
     assert got.headers["x-pinocchio-confidence-status"] == "not_supported"
@@ -116,11 +116,11 @@ def test_what_is_not_scored_is_relayed(proxy: LiveProxy, upstream: FaultyUpstrea
 def test_the_deployment_is_the_model(
     upstream: FaultyUpstream, start_proxy: StartProxy, body_model: str | None
 ) -> None:
-    """As at Azure: for rules and upstream, whatever model the body names or names not."""
+    """The deployment is the model for rules and for upstream, whatever model the body names."""
     proxy = start_proxy(policy=HOLD_MODEL)
     body = {**question("x"), "model": body_model} if body_model else {"messages": [], "n": 1.0}
-    asked = f"{proxy.url}/openai/deployments/prod%2D1/chat/completions?api-version={VERSION}&a=1"
-    held = httpx.post(asked, json=body, trust_env=False, timeout=20)
+    url = f"{proxy.url}/openai/deployments/prod%2D1/chat/completions?api-version={VERSION}&a=1"
+    held = httpx.post(url, json=body, trust_env=False, timeout=20)
     assert (held.status_code, held.json()["error"]["code"]) == (422, "held_for_review")
     assert upstream.last.json() == {**body, "model": "prod-1"}
     assert upstream.last.target == "/v1/chat/completions?a=1"
@@ -129,7 +129,7 @@ def test_the_deployment_is_the_model(
 
 
 def test_azure_itself_is_relayed_to(upstream: FaultyUpstream, start_proxy: StartProxy) -> None:
-    """Where the upstream is Azure's `/openai/v1`, the configured key replaces the client's."""
+    """If the upstream is Azure's `/openai/v1`, the configured key replaces the client's."""
     there = upstream.base_url.removesuffix("/v1") + "/openai/v1"
     proxy = start_proxy(upstream={"base_url": there, "api_key": OWN_KEY})
     azure(proxy).embeddings.with_raw_response.create(model="small", input="x")
@@ -140,7 +140,7 @@ def test_azure_itself_is_relayed_to(upstream: FaultyUpstream, start_proxy: Start
 
 
 def test_clients_of_the_next_generation(proxy: LiveProxy, upstream: FaultyUpstream) -> None:
-    """Azure's `/openai/v1`, with OpenAI's own class and with Azure's, and what they ask it for."""
+    """Azure's `/openai/v1` works with OpenAI's own class and with Azure's."""
     base = f"{proxy.url}/openai/v1/"
     with OpenAI(
         base_url=base, api_key="azure-key", default_query={"api-version": "preview"}
@@ -156,7 +156,7 @@ def test_clients_of_the_next_generation(proxy: LiveProxy, upstream: FaultyUpstre
 
 @pytest.mark.parametrize("body", [b"{bad", b"[]", b"", b'{"messages": [}'])
 def test_a_body_that_cannot_be_read_is_refused_as_elsewhere(proxy: LiveProxy, body: bytes) -> None:
-    """The deployment cannot be written into it, and the sentence is that of `/v1`."""
+    """A body into which the deployment cannot be written gets the same error as on `/v1`."""
     headers = {"content-type": "application/json"}
     one, other = (
         httpx.post(f"{proxy.url}/{path}/chat/completions", content=body, headers=headers)
@@ -167,7 +167,7 @@ def test_a_body_that_cannot_be_read_is_refused_as_elsewhere(proxy: LiveProxy, bo
 
 
 def test_the_key_is_the_clients(upstream: FaultyUpstream, start_proxy: StartProxy) -> None:
-    """`api-key` holds a key of this proxy where those are required, and any other is refused."""
+    """Where keys are required, `api-key` holds a key of this proxy, and any other is refused."""
     proxy = start_proxy(keys="required", upstream={"api_key": OWN_KEY})
     secret, _ = make_key(proxy.store_path, name="azure")
     wait_until_known(proxy.base_url, secret)
@@ -179,7 +179,7 @@ def test_the_key_is_the_clients(upstream: FaultyUpstream, start_proxy: StartProx
 
 
 def test_a_surface_that_is_off_stays_off(start_proxy: StartProxy) -> None:
-    """`surfaces` names paths under `/v1`, and means Azure's spelling of them too."""
+    """`surfaces` names paths under `/v1`, and also applies to Azure's spelling of them."""
     proxy = start_proxy(surfaces=["chat"])
     azure(proxy).chat.completions.create(**question("p=0.7"))
     with pytest.raises(openai.PermissionDeniedError):
@@ -187,7 +187,7 @@ def test_a_surface_that_is_off_stays_off(start_proxy: StartProxy) -> None:
 
 
 def test_a_held_reply_is_fetched(start_proxy: StartProxy) -> None:
-    """A held reply is a placeholder, and its id leads to it under Azure's path."""
+    """A held reply is a placeholder, and its id finds it under Azure's path."""
     proxy = start_proxy(policy=HOLD_ALL)
     client = azure(proxy)
     held = client.chat.completions.create(**question("p=0.7"))

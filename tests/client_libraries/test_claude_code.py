@@ -1,7 +1,7 @@
-"""Claude Code itself under the pack `coding-agent`: through the proxy, and by the hook alone.
+"""Claude Code itself with the pack `coding-agent`: through the proxy, and with the hook alone.
 
 The client is `@anthropic-ai/claude-code` from npm, 235 MB. `scripts/setup_clients claude-code`
-installs it, else PINOCCHIO_CLAUDE_CODE names its program; without one these tests are skipped. The
+installs it, or PINOCCHIO_CLAUDE_CODE names its program; without one these tests are skipped. The
 model is scripted: it asks for ten steps, of which the pack lets six pass.
 """
 
@@ -29,7 +29,7 @@ from tests.client_libraries.scripted_agent import DONE, ScriptedAgent
 from tests.running.live_proxy import ROOT, environment
 
 INSTALLED = ROOT / ".venv-clients" / "claude-code" / "node_modules" / ".bin" / "claude"
-TIMEOUT_S = 400  # on a busy machine each step of the hook starts a Python
+TIMEOUT_S = 400  # on a busy machine, the hook starts a Python process at each step
 
 
 def claude_code() -> str:
@@ -65,7 +65,7 @@ def run_claude(project: Project, base_url: str, *arguments: str) -> str:
 
 
 def test_ten_steps_through_the_proxy(tmp_path: Path) -> None:
-    """Six steps pass at once; four wait, of which two are approved and run, two rejected."""
+    """Six steps pass at once; four wait, of which two are approved and run, two are rejected."""
     claude_code()
     project = Project.made_in(tmp_path)
     with (
@@ -73,15 +73,17 @@ def test_ten_steps_through_the_proxy(tmp_path: Path) -> None:
         proxied(tmp_path, upstream) as proxy,
         Reviewer(proxy) as reviewer,
     ):
-        said = [run_claude(project, proxy.url, QUESTION)]
-        while said[-1] != DONE and len(said) < 5:  # a rejection ends the turn, not the session
-            said.append(run_claude(project, proxy.url, "Go on.", "--continue"))
+        answers = [run_claude(project, proxy.url, QUESTION)]
+        while (
+            answers[-1] != DONE and len(answers) < 5
+        ):  # a rejection ends the turn, not the session
+            answers.append(run_claude(project, proxy.url, "Go on.", "--continue"))
     rules = [review["policy"].partition("@")[0] for review in reviewer.seen]
     assert rules == RULES
-    asked = [QUESTION, "Go on.", "Go on.", "Go on."]
-    assert [review["question"] for review in reviewer.seen] == asked
-    assert said[-1] == DONE
-    assert any("Not this." in text for text in said[:-1])
+    questions = [QUESTION, "Go on.", "Go on.", "Go on."]
+    assert [review["question"] for review in reviewer.seen] == questions
+    assert answers[-1] == DONE
+    assert any("Not this." in text for text in answers[:-1])
     assert "price + shipping" in (project.folder / "shop.py").read_text()
     assert (project.folder / "test_shop.py").exists()
     assert "Count the shipping" in git(tmp_path / "remote.git", "log", "--oneline", "main")
@@ -90,7 +92,7 @@ def test_ten_steps_through_the_proxy(tmp_path: Path) -> None:
 
 
 def test_ten_steps_by_the_hook(tmp_path: Path) -> None:
-    """Without the proxy the same six steps run and the same four do not: nobody can be asked."""
+    """Without the proxy the same six steps run and the same four do not, as nobody can decide."""
     claude_code()
     project = Project.made_in(tmp_path)
     command = f"{sys.executable} -m pinocchio hook --policy coding-agent"
@@ -100,7 +102,7 @@ def test_ten_steps_by_the_hook(tmp_path: Path) -> None:
     settings.write_text(json.dumps({"hooks": {"PreToolUse": [entry]}}))
     with ScriptedAgent(project.steps) as upstream:
         begun = time.monotonic()
-        said = run_claude(project, upstream.base_url.removesuffix("/v1"), QUESTION)
+        answer = run_claude(project, upstream.base_url.removesuffix("/v1"), QUESTION)
         assert time.monotonic() - begun < TIMEOUT_S
     results = [
         block
@@ -108,7 +110,7 @@ def test_ten_steps_by_the_hook(tmp_path: Path) -> None:
         for block in message["content"]
         if isinstance(block, dict) and block.get("type") == "tool_result"
     ]
-    assert said == DONE
+    assert answer == DONE
     assert [bool(each.get("is_error")) for each in results] == [False] * 6 + [True] * 4
     assert "coding-agent: pushing and publishing" in json.dumps(results[7])
     assert (project.folder / "test_shop.py").exists()

@@ -1,10 +1,10 @@
-"""Real client libraries through the proxy, each in an environment of its own: only the URL differs.
+"""Real client libraries work through the proxy, each in its own environment, if the URL is changed.
 
-A client's cases stand in `clients/*_cases.py` and `node/*.test.mjs`; each of them is a test here.
-Those of the official libraries run with the suite, those of what is built on them with `-m slow`.
-The clients run in environments of their own (`scripts/setup_clients`), a process for each and two
-at a time, against one proxy in front of `clients_upstream.py`, which a case asks what arrived and
-who was left.
+The cases of a client are in `clients/*_cases.py` and `node/*.test.mjs`; each of them is a test
+here. Those of the official libraries run with the suite, those of libraries built on them with
+`-m slow`. The clients run in environments of their own (`scripts/setup_clients`), a process for
+each and two at a time, against one proxy in front of `clients_upstream.py`. A case can ask this
+upstream which requests arrived and which clients disconnected.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ default: deliver
 
 PROGRAMS = Path(__file__).parent.parent / "clients"
 NODE = Path(__file__).parent.parent / "node"
-TIMEOUT_S = 600  # to keep it from hanging: the imports take minutes on a busy machine
+TIMEOUT_S = 600  # against hanging: the imports take minutes on a busy machine
 IN_NODE = "node"
-SELDOM = "tests.clients.seldom_collecting"  # a seventh less CPU for imports
+SELDOM = "tests.clients.seldom_collecting"  # makes imports take a seventh less CPU time
 Failures = dict[str, str | None]  # case -> what went wrong
 
 
@@ -78,7 +78,7 @@ CLIENTS = {
     "approvals": Client(PROGRAMS / "approvals_cases.py", "newest", is_slow=True),
     "instructor": Client(PROGRAMS / "instructor_cases.py", "instructor", is_slow=True),
     "litellm": Client(PROGRAMS / "litellm_cases.py", "litellm", is_slow=True),
-    # it changes the Agents SDK's defaults
+    # It changes the Agents SDK's defaults.
     "shown": Client(PROGRAMS / "shown_cases.py", "newest", is_slow=True),
     "shown-litellm": Client(PROGRAMS / "shown_cases.py", "litellm", is_slow=True),
     "ai-sdk": Client(NODE / "ai-sdk.test.mjs", IN_NODE),
@@ -99,7 +99,7 @@ def run_all(
 ) -> dict[str, Failures]:
     """Run all cases of an environment's clients in one process, which shares their imports.
 
-    Returns the failures by client.
+    Return the failures by client.
     """
     clients = {
         name: c
@@ -138,7 +138,7 @@ def _run_in_node(program: Path, **env: str) -> Failures:
 
 
 def _failures_by_function(junit: Path) -> dict[str, Failures]:
-    """By program; a function's variants, `test_x[a]` and `test_x[b]`, are one case."""
+    """Return failures by program; the variants `test_x[a]` and `test_x[b]` are one case."""
     programs: dict[str, Failures] = {}
     for case in ElementTree.parse(junit).iter("testcase"):
         name = case.attrib["name"]
@@ -147,10 +147,10 @@ def _failures_by_function(junit: Path) -> dict[str, Failures]:
         if case.find("skipped") is not None:
             failures.setdefault(function, SKIPPED)
             continue
-        told = [f"{name}: {child.text}" for child in case if child.tag in ("failure", "error")]
+        messages = [f"{name}: {child.text}" for child in case if child.tag in ("failure", "error")]
         before = failures.get(function)
         known = before if before != SKIPPED else None
-        failures[function] = "\n".join(filter(None, [known, *told])) or None
+        failures[function] = "\n".join(filter(None, [known, *messages])) or None
     return programs
 
 
@@ -172,7 +172,7 @@ Runs = dict[str, "Future[dict[str, Failures]]"]  # by environment
 def runs(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Runs]:
-    """All clients that are asked for, as they finish."""
+    """Run all clients that are selected; return the future of each environment's failures."""
     items: list[Any] = [item for item in request.session.items if item.path == request.path]
     wanted = [item.callspec.params["client"] for item in items]
     folder = tmp_path_factory.mktemp("clients")
@@ -182,12 +182,12 @@ def runs(
             upstream.base_url, folder, policy=POLICY, upstream=UPSTREAM, scorer=scorer
         )
         env = {
-            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # they take longer to import than some clients
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # their imports take longer than a client's
             "SSL_CERT_FILE": str(one_certificate(folder)),
             "PINOCCHIO_URL": proxy.base_url,
             "UPSTREAM_URL": upstream.url,
             "SCORED_SURFACES": ",".join(sorted(SCORED_SURFACES)),
-            "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # litellm asks the network for prices otherwise
+            "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # otherwise it fetches prices online
         }
         yield {
             name: pool.submit(run_all, name, {*wanted}, folder / f"{name or 'own'}.xml", **env)
@@ -213,5 +213,5 @@ def test_client(runs: Runs, client: str, case: str) -> None:
 
 @pytest.mark.parametrize("client", [asked(client) for client in CLIENTS])
 def test_no_case_is_left_out(runs: Runs, client: str) -> None:
-    """Every case that a client's program runs is shown as a test here."""
+    """Every case that a client's program runs is a test here."""
     assert sorted(failures_in(runs, client)) == sorted(CLIENTS[client].cases())

@@ -1,6 +1,6 @@
-"""Codex's requests, as its sources write them, under the pack `coding-agent`: scored and gated.
+"""Codex's requests, as its sources write them, are scored and gated with the pack `coding-agent`.
 
-Codex itself is not run. It asks over HTTP once its WebSocket was refused
+Codex itself is not run. It uses HTTP once its WebSocket was refused
 (`tests/proxy/optional/websockets/test_websocket_refusal.py`).
 """
 
@@ -32,8 +32,8 @@ SHELL: Json = {
 PATCH: Json = {"type": "custom", "name": "apply_patch", "format": {"type": "grammar"}}
 
 
-def text(role: str, said: str) -> Json:
-    return {"type": "message", "role": role, "content": [{"type": "input_text", "text": said}]}
+def text(role: str, content: str) -> Json:
+    return {"type": "message", "role": role, "content": [{"type": "input_text", "text": content}]}
 
 
 REQUEST: Json = {
@@ -79,8 +79,8 @@ class ScriptedResponses(FaultyUpstream):
         events.append({"type": "response.completed", "response": whole})
         for number, event in enumerate(events):
             event["sequence_number"] = number
-        told = [f"event: {e['type']}\ndata: {json.dumps(e)}\n\n".encode() for e in events]
-        return Response(told, headers=EVENTS)
+        parts = [f"event: {e['type']}\ndata: {json.dumps(e)}\n\n".encode() for e in events]
+        return Response(parts, headers=EVENTS)
 
 
 @pytest.fixture(scope="module")
@@ -109,18 +109,18 @@ def shell(*command: str) -> Json:
 
 
 def patch(path: str) -> Json:
-    told = f"*** Begin Patch\n*** Update File: {path}\n@@\n-a\n+b\n*** End Patch"
+    update = f"*** Begin Patch\n*** Update File: {path}\n@@\n-a\n+b\n*** End Patch"
     return {"type": "custom_tool_call", "id": "ctc_1", "call_id": "call_2"} | {
         "name": "apply_patch",
-        "input": told,
+        "input": update,
         "status": "completed",
     }
 
 
 def answer(proxy: LiveProxy, upstream: ScriptedResponses, *items: Json) -> Json:
-    """Return the response that Codex gets in the last event, with the proxy's member."""
+    """Return the response in the last event that Codex gets, with the proxy's member."""
     upstream.items = items
-    session = {"prompt_cache_key": json.dumps(items)}  # or what was held before is found again
+    session = {"prompt_cache_key": json.dumps(items)}  # or an earlier held reply is found again
     reply = proxy.http.post("/v1/responses", json=REQUEST | session)
     assert reply.status_code == 200, reply.text
     events = [json.loads(line[6:]) for line in reply.text.splitlines() if line.startswith("data: ")]
@@ -137,9 +137,9 @@ def answer(proxy: LiveProxy, upstream: ScriptedResponses, *items: Json) -> Json:
 def test_a_step_inside_the_project_passes_with_its_number(
     proxy: LiveProxy, upstream: ScriptedResponses, call: Json
 ) -> None:
-    """Rate limits and commentary cost nothing: the call is scored, and goes out as it came."""
-    said = [{"type": "output_text", "text": "I will look first.", "annotations": []}]
-    commentary = {"type": "message", "role": "assistant", "phase": "commentary", "content": said}
+    """Rate limits and commentary do not matter: the call is scored and delivered unchanged."""
+    content = [{"type": "output_text", "text": "I will look first.", "annotations": []}]
+    commentary = {"type": "message", "role": "assistant", "phase": "commentary", "content": content}
     last = answer(proxy, upstream, commentary, call)
     assert last["output"] == [commentary, call]
     assert (last["pinocchio"]["status"], last["pinocchio"]["action"]) == ("scored", "deliver")

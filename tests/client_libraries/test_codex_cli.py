@@ -1,6 +1,6 @@
-"""Codex itself under the pack `coding-agent`, through the proxy.
+"""Codex itself with the pack `coding-agent`, through the proxy.
 
-The client is `@openai/codex` from npm, 424 MB. `scripts/setup_clients codex` installs it, else
+The client is `@openai/codex` from npm, 424 MB. `scripts/setup_clients codex` installs it, or
 PINOCCHIO_CODEX names its program; without one these tests are skipped. The model is scripted: it
 asks for ten steps, of which the pack lets six pass.
 """
@@ -78,7 +78,7 @@ def run_codex(
 
 @pytest.mark.parametrize("sockets", [False, True], ids=["http", "websocket first"])
 def test_ten_steps_of_codex_through_the_proxy(tmp_path: Path, sockets: bool) -> None:
-    """Six steps pass at once; four wait, of which two are approved and run, two rejected."""
+    """Six steps pass at once; four wait, of which two are approved and run, two are rejected."""
     codex()
     project = Project.made_in(tmp_path)
     with (
@@ -86,14 +86,16 @@ def test_ten_steps_of_codex_through_the_proxy(tmp_path: Path, sockets: bool) -> 
         proxied(tmp_path, upstream) as proxy,
         Reviewer(proxy) as reviewer,
     ):
-        said = [run_codex(project, proxy.url, QUESTION, sockets=sockets)]
-        while said[-1] != DONE and len(said) < 5:  # a rejection ends the turn, not the session
+        answers = [run_codex(project, proxy.url, QUESTION, sockets=sockets)]
+        while (
+            answers[-1] != DONE and len(answers) < 5
+        ):  # a rejection ends the turn, not the session
             more = ("resume", "--last", "Go on.")
-            said.append(run_codex(project, proxy.url, *more, sockets=sockets))
+            answers.append(run_codex(project, proxy.url, *more, sockets=sockets))
     assert [review["policy"].partition("@")[0] for review in reviewer.seen] == RULES
-    asked = [QUESTION, "Go on.", "Go on.", "Go on."]
-    assert [review["question"] for review in reviewer.seen] == asked
-    assert said[-1] == DONE
+    questions = [QUESTION, "Go on.", "Go on.", "Go on."]
+    assert [review["question"] for review in reviewer.seen] == questions
+    assert answers[-1] == DONE
     assert "price + shipping" in (project.folder / "shop.py").read_text()
     assert (project.folder / "test_shop.py").exists()
     assert "Count the shipping" in git(tmp_path / "remote.git", "log", "--oneline", "main")
@@ -108,7 +110,7 @@ def test_ten_steps_of_codex_by_the_hook(tmp_path: Path) -> None:
     command = f"{sys.executable} -m pinocchio hook --ask deny"
     with ScriptedResponsesAgent(project.steps_of_codex()) as upstream:
         hooked = "[[hooks.PreToolUse]]\n[[hooks.PreToolUse.hooks]]\ntype = 'command'\n"
-        said = run_codex(
+        answer = run_codex(
             project,
             upstream.base_url.removesuffix("/v1"),
             "--dangerously-bypass-hook-trust",
@@ -116,7 +118,7 @@ def test_ten_steps_of_codex_by_the_hook(tmp_path: Path) -> None:
             sockets=False,
             more=f"{hooked}command = '{command}'\n",
         )
-    assert said == DONE
+    assert answer == DONE
     results = [item for item in upstream.asked[-1]["input"] if item["type"].endswith("_output")]
     held = ["coding-agent: " in json.dumps(item["output"]) for item in results]
     assert held == [False] * 6 + [True] * 4

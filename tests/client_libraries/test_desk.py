@@ -1,4 +1,4 @@
-"""The review desk's client for agents, where the proxy restarts or is not what the URL names."""
+"""The review desk's client for agents copes with a proxy that restarts or is not at the URL."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ OPEN = {"review_id": "chatcmpl-held-1", "state": "open", "verdict": None}
 
 @contextmanager
 def answering(port: int, *answers: tuple[int, bytes], after_s: float = 0) -> Iterator[list[str]]:
-    """Serve these answers in turn, the last one again and again; yield the paths requested."""
-    asked: list[str] = []
+    """Serve these answers in turn and repeat the last one; yield the paths requested."""
+    paths: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -28,8 +28,8 @@ def answering(port: int, *answers: tuple[int, bytes], after_s: float = 0) -> Ite
             self.do_GET()
 
         def do_GET(self) -> None:
-            status, body = answers[min(len(asked), len(answers) - 1)]
-            asked.append(self.path)
+            status, body = answers[min(len(paths), len(answers) - 1)]
+            paths.append(self.path)
             self.send_response(status)
             self.send_header("content-length", str(len(body)))
             self.end_headers()
@@ -48,7 +48,7 @@ def answering(port: int, *answers: tuple[int, bytes], after_s: float = 0) -> Ite
         servers[0].serve_forever()
 
     threading.Thread(target=serve, daemon=True).start()
-    yield asked
+    yield paths
     assert started.wait(10)
     servers[0].shutdown()
     servers[0].server_close()
@@ -59,16 +59,16 @@ def desk_at(port: int, patience_s: float = 30) -> Desk:
 
 
 def test_a_restart_is_waited_for() -> None:
-    """A call is put before the desk once the proxy is back, whatever answers before it."""
+    """A call reaches the desk once the proxy is back, whatever answers before."""
     port = free_port()
-    told = (503, b"starting"), (200, json.dumps(OPEN).encode())
-    with answering(port, *told, after_s=1.5) as asked:
+    answers = (503, b"starting"), (200, json.dumps(OPEN).encode())
+    with answering(port, *answers, after_s=1.5) as paths:
         assert desk_at(port).hold("c", "refund", {}, []).review_id == "chatcmpl-held-1"
-        assert asked == ["/pinocchio/v1/calls"] * 2
+        assert paths == ["/pinocchio/v1/calls"] * 2
 
 
 def test_nobody_is_waited_for_without_end() -> None:
-    """After its patience the client raises, and says where nothing answers."""
+    """When its patience ends, the client raises an error that says where nothing answers."""
     port = free_port()
     with pytest.raises(OSError, match=f"nothing answers at http://127.0.0.1:{port}/pinocchio"):
         desk_at(port, patience_s=0).verdict("chatcmpl-held-1")
@@ -94,7 +94,7 @@ def test_a_url_where_there_is_no_proxy(answer: tuple[int, bytes]) -> None:
 
 
 def test_the_proxys_own_errors_are_told() -> None:
-    """What the proxy refuses keeps its status, code and words."""
+    """An error of the proxy keeps its status, code and message."""
     refused = {"error": {"message": "no such review", "code": "review_not_found"}}
     port = free_port()
     answer = (404, json.dumps(refused).encode())

@@ -1,7 +1,7 @@
-"""Agents' runs that stop in one process, are decided at the desk, and end in another.
+"""Runs of agents stop in one process, are decided at the desk, and end in another process.
 
-The examples of `examples/desk_approvals`, in real processes with the real frameworks: ten calls, of
-which the proxy is unsure of five; the tools write into a file what is shipped.
+The examples of `examples/desk_approvals` run in real processes with the real frameworks. Of ten
+calls, the proxy is unsure of five; the tools write into a file what is shipped.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from tests.running.warm_cli import Program, run_warm
 
 NODE = ROOT / "tests/node"
 PYTHON = ROOT / ".venv-clients/newest/bin/python"
-IMPORTED = (  # which takes seconds: once for all programs, of which each runs twice at least
+IMPORTED = (  # imports take seconds: done once for all programs, each of which runs at least twice
     *("agents", "langchain.agents", "langchain_openai", "pydantic_ai.models.openai"),
     *("openai.resources.chat", "openai.resources.responses"),
     *("pinocchio.langchain", "pinocchio.openai_agents", "pinocchio.pydantic_ai"),
 )
 WATCH = "version: 1\nname: runs\nmode: shadow\ndefault: deliver\n"
-TIMEOUT_S = 120  # imports alone take many seconds where other work shares the machine
+TIMEOUT_S = 120  # imports alone take many seconds on a busy machine
 WAITING, DONE = "waiting for a reviewer", "All are shipped. p=0.92"
 VERDICTS: dict[int, Json] = {
     6: {"verdict": "approve", "correct": True},
@@ -40,7 +40,7 @@ VERDICTS: dict[int, Json] = {
 SHIPPED = {1, 2, 3, 4, 5, 6, 70, 9, 10}
 RUNS = {
     "langgraph_run.py": SHIPPED,
-    "agents_sdk_run.py": SHIPPED - {70},  # it has no edit: the model is asked to call anew
+    "agents_sdk_run.py": SHIPPED - {70},  # it cannot edit: the model is asked for a new call
     "pydantic_ai_run.py": SHIPPED,
     "desk_run.mjs": SHIPPED - {70},
 }
@@ -50,7 +50,7 @@ OF_TWO = {"langgraph_run.py", "desk_run.mjs"}  # runs whose calls need two peopl
 
 
 class _Shipper(BaseHTTPRequestHandler):
-    """Calls for parcels 1 to 5, which is surely right, then 6 to 10, which is not, then ends."""
+    """Ships parcels 1 to 5 with a high confidence and 6 to 10 with a low one, then ends."""
 
     asked: list[Json]
 
@@ -65,17 +65,17 @@ class _Shipper(BaseHTTPRequestHandler):
             message = {"role": "assistant", "content": f"p={sure}", "tool_calls": calls}
         reason = "stop" if len(results) >= 10 else "tool_calls"
         choice = {"index": 0, "message": message, "finish_reason": reason}
-        told = {"id": "c", "object": "chat.completion", "created": 1, "model": body["model"]}
+        head = {"id": "c", "object": "chat.completion", "created": 1, "model": body["model"]}
         usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
-        said = json.dumps({**told, "choices": [choice], "usage": usage}).encode()
+        body_sent = json.dumps({**head, "choices": [choice], "usage": usage}).encode()
         self.send_response(200)
         self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(said)))
+        self.send_header("content-length", str(len(body_sent)))
         self.end_headers()
-        self.wfile.write(said)
+        self.wfile.write(body_sent)
 
     def log_message(self, *_: object) -> None:
-        """Says nothing."""
+        """Print nothing."""
 
 
 def _call(number: int) -> Json:
@@ -86,11 +86,11 @@ def _call(number: int) -> Json:
 @pytest.fixture
 def shipper() -> Iterator[tuple[str, list[Json]]]:
     """Yield the URL of a model that ships parcels, and the requests that it received."""
-    asked: list[Json] = []
-    handler = type("Shipper", (_Shipper,), {"asked": asked})
+    requests: list[Json] = []
+    handler = type("Shipper", (_Shipper,), {"asked": requests})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/v1", asked
+    yield f"http://127.0.0.1:{server.server_port}/v1", requests
     server.shutdown()
     server.server_close()
 
@@ -115,15 +115,15 @@ def run(program: str, folder: Path, url: str) -> str:
 
 
 def decided(proxy: LiveProxy, id: str, number: int, program: str) -> None:
-    """As planned, by the admin; where two people have to, by bob too, not by the admin again."""
+    """Decide as planned; where two people have to approve, bob does so after the admin."""
     verdict = VERDICTS[number]
-    told = decide(proxy, id, **verdict).json()
+    review = decide(proxy, id, **verdict).json()
     if program in OF_TWO and verdict["verdict"] != "reject":
         bob = make_key(proxy, "reviewer", "bob")
-        approval = {"verdict": "approve", "revision": told["revision"]}
-        assert told["state"] == decide(proxy, id, **approval).json()["state"] == "open"
-        told = decide(proxy, id, bob, **approval).json()
-    assert told["state"] in ("released", "rejected")
+        approval = {"verdict": "approve", "revision": review["revision"]}
+        assert review["state"] == decide(proxy, id, **approval).json()["state"] == "open"
+        review = decide(proxy, id, bob, **approval).json()
+    assert review["state"] in ("released", "rejected")
 
 
 @pytest.mark.parametrize("program", RUNS)
@@ -131,7 +131,7 @@ def test_a_run_ends_in_another_process_as_the_desk_decided(
     program: str, start_proxy: StartProxy, shipper: tuple[str, list[Json]], tmp_path: Path
 ) -> None:
     """Sure calls run at once, the others wait with their confidence; nothing is shipped twice."""
-    url, asked = shipper
+    url, requests = shipper
     proxy = start_proxy(
         policy=WATCH.replace("runs", program.partition("_")[0]), upstream={"base_url": url}, **DESK
     )
@@ -147,7 +147,7 @@ def test_a_run_ends_in_another_process_as_the_desk_decided(
     assert [turn["role"] for turn in review["conversation"]].count("tool") == 5
     for number in list(VERDICTS)[:4]:
         decided(proxy, waiting[number]["id"], number, program)
-    if program == "agents_sdk_run.py":  # as in all of them, and a process takes seconds
+    if program == "agents_sdk_run.py":  # the same for all, but a process takes seconds
         assert run(program, folder, proxy.base_url) == WAITING, "the tenth is open"
         assert len(shipped.read_text().split()) == 5
     decided(proxy, waiting[10]["id"], 10, program)
@@ -155,6 +155,6 @@ def test_a_run_ends_in_another_process_as_the_desk_decided(
     found = [int(line) for line in shipped.read_text().split()]
     assert sorted(found) == sorted(RUNS[program])
     assert len(proxy.desk.get("/pinocchio/v1/reviews").json()["items"]) == 0
-    assert len(asked) == 3, "no question was asked twice"
-    told = [each["content"] for each in asked[-1]["messages"] if each["role"] == "tool"]
-    assert any("this one is not ours" in str(each) for each in told)
+    assert len(requests) == 3, "no question was asked twice"
+    results = [each["content"] for each in requests[-1]["messages"] if each["role"] == "tool"]
+    assert any("this one is not ours" in str(each) for each in results)

@@ -1,7 +1,8 @@
 """The official Node client works through the proxy when its `baseURL` is changed.
 
-The tests stand in `node/client.test.mjs`, which runs once; each of them is a test here. What the
-client cannot see, the upstream has: how often it was asked, with what, and whether it was left.
+The tests are in `node/client.test.mjs`, which runs once; each of them is a test here. The upstream
+records what the client cannot see: how many requests arrived, with what content, and which of them
+the client abandoned.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ CASES = sentences_of(FOLDER / PROGRAM)
 
 @dataclass(frozen=True)
 class Run:
-    """One run of the Node program: sentence -> what went wrong, and what upstream was asked."""
+    """One run of the Node program: each test's failure or None, and the requests to upstream."""
 
     failures: dict[str, str | None]
     requests: list[Received]
@@ -71,6 +72,7 @@ def test_no_node_test_is_left_out(run: Run) -> None:
 
 
 def test_upstream_gets_the_same_request_as_without_the_proxy(run: Run) -> None:
+    """Through the proxy, upstream gets the same method, target, body and header fields."""
     direct = {r.header("x-case"): r for r in run.requests if is_case(r, "direct ")}
     via = {r.header("x-case"): r for r in run.requests if is_case(r, "via ")}
     assert len(direct) == len(via) == 15
@@ -92,6 +94,7 @@ def crossing(request: Received) -> dict[str, str]:
 
 
 def test_a_retry_is_one_more_request_that_says_so(run: Run) -> None:
+    """A retry is one more request, which says that it is a retry."""
     counts = [request.header("x-stainless-retry-count") for request in run.asked("retried")]
     assert counts == ["0", "1"]
 
@@ -102,6 +105,7 @@ def test_a_held_reply_is_paid_for_once(run: Run, stream: str) -> None:
 
 
 def test_upstream_is_told_of_every_client_that_left(run: Run) -> None:
+    """When a client disconnects, its call upstream is closed."""
     left = run.asked("aborted")
     assert len(left) == 4
     assert all(request.is_cut_off(within_s=5) for request in left)

@@ -1,4 +1,4 @@
-"""OpenAI's own Python client through the proxy: only `base_url` is another."""
+"""OpenAI's own Python client works through the proxy if only `base_url` is changed."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_headers_reach_the_application(client: OpenAI) -> None:
 
 @pytest.mark.parametrize("encoding", ["gzip", "br", "zstd", "deflate"])
 def test_encoded_bodies(client: OpenAI, encoding: str) -> None:
-    """Whatever the encoding upstream answers in, the client reads the completion."""
+    """The client reads the completion whatever encoding upstream answers in."""
     completion = client.chat.completions.create(**question("p=0.9", encoding))
     assert completion.choices[0].message.content == "p=0.9"
     assert member_of(completion)["confidence"] == 0.9
@@ -100,8 +100,8 @@ def test_the_demo_upstream(client: OpenAI) -> None:
     text = next(text for text, found in questions().items() if found[0].content)
     completion = client.chat.completions.create(**question(text, "demo"))
     streamed = client.chat.completions.create(**question(text, "demo"), stream=True)
-    told = "".join(chunk.choices[0].delta.content or "" for chunk in streamed)
-    assert told == completion.choices[0].message.content == questions()[text][0].content
+    text_streamed = "".join(chunk.choices[0].delta.content or "" for chunk in streamed)
+    assert text_streamed == completion.choices[0].message.content == questions()[text][0].content
     assert member_of(completion)["status"] == "scored"
 
 
@@ -132,7 +132,7 @@ def test_the_stream_helper(client: OpenAI, model: str) -> None:
 
 
 def test_streaming_responses(client: OpenAI) -> None:
-    """`with_streaming_response` gives headers before the body, and the raw lines."""
+    """`with_streaming_response` gives the headers before the body, and the raw lines."""
     create = client.chat.completions.with_streaming_response.create
     with create(**question("p=0.9"), stream=True) as response:
         assert response.headers["x-pinocchio-confidence-status"] == "pending"
@@ -142,7 +142,7 @@ def test_streaming_responses(client: OpenAI) -> None:
 
 
 def test_a_broken_stream_raises(client: OpenAI) -> None:
-    """Where upstream breaks off, the application gets the first chunks and then an exception."""
+    """If upstream breaks off, the application gets the first chunks and then an exception."""
     stream = client.chat.completions.create(**question("p=0.9", "cut"), stream=True)
     received = [next(stream).choices[0].delta.content for _ in range(2)]
     assert received == ["", "p="]
@@ -151,7 +151,7 @@ def test_a_broken_stream_raises(client: OpenAI) -> None:
 
 
 def test_upstreams_error_event_raises(client: OpenAI) -> None:
-    """An error that upstream tells in a stream is raised with its words."""
+    """An error event in upstream's stream is raised with its message."""
     with pytest.raises(openai.APIError, match="oops") as caught:
         list(client.chat.completions.create(**question("p=0.9", "error-event"), stream=True))
     assert caught.value.code == "boom"
@@ -172,47 +172,47 @@ def test_tool_calls(client: OpenAI) -> None:
     """Parallel tool calls arrive whole."""
     completion = client.chat.completions.create(**question("Paris", "parallel-tools"), tools=[TOOL])
     calls = completion.choices[0].message.tool_calls or []
-    told = [json.loads(call.function.arguments) for call in calls if call.type == "function"]
-    assert told == [{"city": "Paris", "number": 0}, {"city": "Paris", "number": 1}]
+    arguments = [json.loads(call.function.arguments) for call in calls if call.type == "function"]
+    assert arguments == [{"city": "Paris", "number": 0}, {"city": "Paris", "number": 1}]
     assert completion.choices[0].finish_reason == "tool_calls"
 
 
 def test_streamed_tool_calls(client: OpenAI) -> None:
     """Streamed deltas of tool calls add up to the same calls."""
-    asked = question("Paris", "parallel-tools")
-    with client.chat.completions.stream(**asked, tools=[TOOL]) as stream:
+    fields = question("Paris", "parallel-tools")
+    with client.chat.completions.stream(**fields, tools=[TOOL]) as stream:
         completion = stream.get_final_completion()
     calls = completion.choices[0].message.tool_calls or []
-    told = [json.loads(call.function.arguments) for call in calls]
-    assert told == [{"city": "Paris", "number": 0}, {"city": "Paris", "number": 1}]
+    arguments = [json.loads(call.function.arguments) for call in calls]
+    assert arguments == [{"city": "Paris", "number": 0}, {"city": "Paris", "number": 1}]
 
 
 def test_tool_calls_of_the_demo(client: OpenAI) -> None:
     """A canned tool call comes through, and the tool's result is answered in words."""
     row = next(row for row in rows() if row.calls)
-    asked = question(row.question, "demo", tools=list(row.tools))
-    message = client.chat.completions.create(**asked).choices[0].message
+    fields = question(row.question, "demo", tools=list(row.tools))
+    message = client.chat.completions.create(**fields).choices[0].message
     calls = message.tool_calls or []
     names = [call.function.name for call in calls if call.type == "function"]
     assert names == [call["name"] for call in row.calls]
     result = {"role": "tool", "tool_call_id": calls[0].id, "content": "sunny"}
-    asked["messages"] += [message.to_dict(), result]
-    answer = client.chat.completions.create(**asked).choices[0].message.content
+    fields["messages"] += [message.to_dict(), result]
+    answer = client.chat.completions.create(**fields).choices[0].message.content
     assert "sunny" in (answer or "")
 
 
 def test_structured_output(client: OpenAI) -> None:
     """`parse` gives a pydantic model, and the confidence beside it."""
-    asked = question('{"name": "Rome", "inhabitants": 2755309}')
-    completion = client.chat.completions.parse(**asked, response_format=City)
+    fields = question('{"name": "Rome", "inhabitants": 2755309}')
+    completion = client.chat.completions.parse(**fields, response_format=City)
     assert completion.choices[0].message.parsed == City(name="Rome", inhabitants=2_755_309)
     assert member_of(completion)["status"] == "scored"
 
 
 def test_streamed_structured_output(client: OpenAI) -> None:
     """A streamed structured output is parsed at its end."""
-    asked = question('{"name": "Rome", "inhabitants": 2755309}')
-    with client.chat.completions.stream(**asked, response_format=City) as stream:
+    fields = question('{"name": "Rome", "inhabitants": 2755309}')
+    with client.chat.completions.stream(**fields, response_format=City) as stream:
         completion = stream.get_final_completion()
     assert completion.choices[0].message.parsed == City(name="Rome", inhabitants=2_755_309)
 
@@ -277,8 +277,8 @@ def test_retries_are_the_clients(client: OpenAI, upstream: FaultyUpstream) -> No
             client.with_options(max_retries=retries).chat.completions.create(
                 **question("x", "status-503")
             )
-        told = [request.header("x-stainless-retry-count") for request in upstream.requests]
-        assert told == [str(number) for number in range(retries + 1)]
+        counts = [request.header("x-stainless-retry-count") for request in upstream.requests]
+        assert counts == [str(number) for number in range(retries + 1)]
 
 
 def test_a_timeout_of_the_client(client: OpenAI, upstream: FaultyUpstream) -> None:
@@ -292,7 +292,7 @@ def test_a_timeout_of_the_client(client: OpenAI, upstream: FaultyUpstream) -> No
 
 
 def test_models(client: OpenAI) -> None:
-    """`models.list` has upstream's models as they are, and none of ours."""
+    """`models.list` has upstream's models unchanged, and none of ours."""
     assert [model.id for model in client.models.list()] == ["ok"]
 
 
@@ -314,9 +314,11 @@ async def test_the_asynchronous_client(proxy: LiveProxy) -> None:
     """The asynchronous client gets completions and streams, many at a time."""
     async with AsyncOpenAI(base_url=proxy.base_url, api_key="k", max_retries=0) as client:
         create = client.chat.completions.create
-        asked = [create(**question(f"p=0.{number}")) for number in range(1, 10)]
-        told = [member_of(completion)["confidence"] for completion in await asyncio.gather(*asked)]
-        assert told == [number / 10 for number in range(1, 10)]
+        calls = [create(**question(f"p=0.{number}")) for number in range(1, 10)]
+        confidences = [
+            member_of(completion)["confidence"] for completion in await asyncio.gather(*calls)
+        ]
+        assert confidences == [number / 10 for number in range(1, 10)]
         stream = await create(**question("Paris p=0.9"), stream=True)
         chunks = [chunk async for chunk in stream]
     assert "".join(c.choices[0].delta.content or "" for c in chunks) == "Paris p=0.9"
@@ -328,8 +330,8 @@ async def test_cancelling_a_call(
 ) -> None:
     """Cancelling the task that waits for an answer ends the call upstream."""
     async with AsyncOpenAI(base_url=proxy.base_url, api_key="k", max_retries=0) as client:
-        asked = question("x", "slow", stream=is_stream)
-        call = asyncio.create_task(client.chat.completions.create(**asked))
+        fields = question("x", "slow", stream=is_stream)
+        call = asyncio.create_task(client.chat.completions.create(**fields))
         request = await asyncio.to_thread(upstream.wait_for_request)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -1,4 +1,4 @@
-"""The OpenAI Agents SDK: Responses, its default, and chat completions."""
+"""Cases of the OpenAI Agents SDK on Responses, its default, and on chat completions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.clients.proxied import (
     was_left,
 )
 
-set_tracing_disabled(True)  # traces would go to OpenAI
+set_tracing_disabled(True)  # traces would be sent to OpenAI
 ALL = ["chat", "responses"]
 surfaces = pytest.mark.parametrize("surface", ALL)
 scored = pytest.mark.parametrize("surface", sorted(set(ALL) & SCORED_SURFACES))
@@ -94,7 +94,7 @@ def weather_tool(called: list[str]) -> Any:
 
 
 def test_responses_are_the_default() -> None:
-    """A model given by name alone is asked on `/v1/responses`."""
+    """A model that is given by its name alone is called on `/v1/responses`."""
     name = named("text")
     client = AsyncOpenAI(base_url=PROXY, api_key=KEY)
     openai_default = OpenAIResponsesModel(model=name, openai_client=client)
@@ -154,7 +154,7 @@ def test_typed_errors(surface: str, status: int, is_stream: bool) -> None:
 @surfaces
 @pytest.mark.parametrize("status", [429, 500])
 def test_retries(surface: str, status: int) -> None:
-    """The client below tries as often as it says, and ends with the reply of the last try."""
+    """The client tries as often as it is set to, and ends with the reply of the last try."""
     name = named(f"status-{status}")
     with pytest.raises(ERRORS[status]):
         run(agent(surface, name, max_retries=1))
@@ -167,14 +167,14 @@ def test_retries(surface: str, status: int) -> None:
 @surfaces
 @pytest.mark.parametrize("behaviour", ["cut", "error-event"])
 def test_a_stream_that_fails(surface: str, behaviour: str) -> None:
-    """A stream that breaks off never looks as if it were whole."""
+    """A stream that breaks off never looks whole."""
     with pytest.raises(Exception, match=r"broke off|Connection error|gave up"):
         asyncio.run(streamed(agent(surface, named(behaviour))))
 
 
 @surfaces
 def test_timeout(surface: str) -> None:
-    """A client that runs out of patience raises its own error, and upstream is left."""
+    """A client that times out raises its own error, and its call upstream is closed."""
     name = named("slow")
     with pytest.raises(openai.APITimeoutError):
         run(agent(surface, name, timeout=TIMEOUT_S))
@@ -206,7 +206,7 @@ def test_leaving_a_stream(surface: str) -> None:
 @scored
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_a_held_tool_call_is_an_error_and_paid_for_once(surface: str, is_stream: bool) -> None:
-    """A held call is a 422 that says so; it is not retried and no tool runs."""
+    """A held call is an error 422 that says so; it is not retried, and no tool runs."""
     called: list[str] = []
     name = named("held-tools")
     running = agent(surface, name, max_retries=2, tools=[weather_tool(called)])

@@ -1,4 +1,4 @@
-"""Anthropic's own client on `/v1/messages`."""
+"""Cases of Anthropic's own client on `/v1/messages`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class City(BaseModel):
     inhabitants: int
 
 
-@functools.cache  # making one takes longer than most tests: it reads all certificates
+@functools.cache  # creating one takes longer than most tests: it reads all certificates
 def only_client() -> Anthropic:
     return Anthropic(**OPTIONS)
 
@@ -65,8 +65,8 @@ def client(max_retries: int = 0, **options: Any) -> Anthropic:
 
 def asked(behaviour: str, **fields: Any) -> dict[str, Any]:
     tools = {"tools": [WEATHER]} if behaviour in ("tools", "parallel", "held-tools") else {}
-    told = {"model": named(behaviour), "max_tokens": 100, "messages": MESSAGES}
-    return told | tools | fields
+    fields_sent = {"model": named(behaviour), "max_tokens": 100, "messages": MESSAGES}
+    return fields_sent | tools | fields
 
 
 def create(behaviour: str, **fields: Any) -> Any:
@@ -91,7 +91,7 @@ def test_text() -> None:
 
 
 def test_upstream_gets_what_it_gets_without_the_proxy() -> None:
-    """The client's headers (key, version, betas) and body arrive as they were sent."""
+    """The client's headers (key, version, betas) and body arrive upstream unchanged."""
     asking = asked("thinking", extra_headers={"anthropic-beta": "made-up-2099"})
     client().messages.create(**asking)
     client(base_url=UPSTREAM).messages.create(**asking)
@@ -101,7 +101,7 @@ def test_upstream_gets_what_it_gets_without_the_proxy() -> None:
 
 
 def test_stream() -> None:
-    """The raw events arrive in upstream's order, the ping left out by the client."""
+    """The raw events arrive in upstream's order, without the ping, which the client leaves out."""
     kinds = [event.type for event in create("text", stream=True)]
     assert kinds == [
         "message_start",
@@ -154,13 +154,13 @@ def test_tools() -> None:
 
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_parallel_tools(is_stream: bool) -> None:
-    """Two calls in one message arrive whole and in order, from pieces of JSON, too."""
+    """Two calls in one message arrive whole and in order, also when streamed as pieces of JSON."""
     message = streamed("parallel")[1] if is_stream else create("parallel")
     assert [call.input for call in message.content] == [{"city": "Paris"}, {"city": "Rome"}]
 
 
 def test_tool_runner() -> None:
-    """The client's tool runner calls a Python function and sends what it says."""
+    """The client's tool runner calls a Python function and sends what it returns."""
     called = []
 
     @anthropic.beta_tool
@@ -203,7 +203,7 @@ def test_typed_errors(status: int, is_stream: bool) -> None:
 
 @pytest.mark.parametrize("status", [429, 500])
 def test_retries(status: int) -> None:
-    """The client tries as often as it says, and ends with the reply of the last try."""
+    """The client tries as often as it is set to, and ends with the reply of the last try."""
     asking = asked(f"status-{status}")
     with pytest.raises(ERRORS[status]):
         client(max_retries=1).messages.create(**asking)
@@ -214,7 +214,7 @@ def test_retries(status: int) -> None:
 
 
 def test_a_bad_request_is_not_retried() -> None:
-    """What cannot get better is asked once."""
+    """A request that cannot succeed is sent once."""
     asking = asked("status-400")
     with pytest.raises(anthropic.BadRequestError):
         client(max_retries=2).messages.create(**asking)
@@ -229,7 +229,7 @@ def test_a_stream_that_fails(behaviour: str) -> None:
     if behaviour == "error-event":
         assert isinstance(error, anthropic.APIError)
         assert "upstream gave up" in str(error)
-    else:  # this client lets its HTTP client's error for a broken connection through
+    else:  # this client passes on the error of its HTTP client for a broken connection
         assert isinstance(error, anthropic.APIError | httpx2.TransportError)
 
 
@@ -238,7 +238,7 @@ def test_a_stream_that_fails(behaviour: str) -> None:
 
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_timeout(is_stream: bool) -> None:
-    """A client that runs out of patience raises its own error, and upstream is left."""
+    """A client that times out raises its own error, and its call upstream is closed."""
     asking = asked("slow", stream=is_stream)
     with pytest.raises(anthropic.APITimeoutError):
         client(timeout=TIMEOUT_S).messages.create(**asking)
@@ -275,7 +275,7 @@ def test_cancelling(is_stream: bool) -> None:
 def test_a_held_reply_is_an_error_and_paid_for_once(
     surface: str, behaviour: str, is_stream: bool
 ) -> None:
-    """A held reply is a 422 that says so, names its review and is not retried."""
+    """A held reply is an error 422 that says so and names its review; it is not retried."""
     asking = asked(behaviour, stream=is_stream)
     with pytest.raises(anthropic.UnprocessableEntityError, match="held for review") as caught:
         client(max_retries=2).messages.create(**asking)
@@ -299,7 +299,7 @@ def test_confidence_of_tool_calls() -> None:
 
 
 def test_confidence_of_a_stream() -> None:
-    """The event `message_delta`, which says why the message ends, carries the confidence."""
+    """The event `message_delta`, which says why the message ends, has the confidence."""
     events = list(create("text", stream=True))
     found = {e.type: e.model_extra["pinocchio"] for e in events if "pinocchio" in e.model_extra}
     assert set(found) <= {"message_delta"}
@@ -309,7 +309,7 @@ def test_confidence_of_a_stream() -> None:
 @scored
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_confidence_of_a_question_with_an_image(surface: str, is_stream: bool) -> None:
-    """An image goes upstream as it was sent, and is part of the question that is scored."""
+    """An image reaches upstream unchanged, and is part of the question that is scored."""
     image = {"type": "base64", "media_type": "image/png", "data": PIXEL}
     parts: Any = [{"type": "image", "source": image}, {"type": "text", "text": QUESTION}]
     asking = asked("text", messages=[{"role": "user", "content": parts}])

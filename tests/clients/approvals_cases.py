@@ -1,7 +1,7 @@
-"""Native approvals of agent frameworks, by the confidence of the very call: `pinocchio.langchain`,
-`pinocchio.openai_agents`, `pinocchio.pydantic_ai`.
+"""Cases of the native approvals of agent frameworks, by the confidence of the single call.
 
-The upstream's calls have the confidence 0.5: below 0.9, above 0.4.
+The modules are `pinocchio.langchain`, `pinocchio.openai_agents` and `pinocchio.pydantic_ai`. The
+upstream's calls have the confidence 0.5: below 0.9, above 0.4.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ import pinocchio.pydantic_ai
 from pinocchio.calls import SeenCalls
 from tests.clients.proxied import KEY, PROXY, QUESTION, RESULT, SENTENCE, named
 
-set_tracing_disabled(True)  # traces would go to OpenAI
+set_tracing_disabled(True)  # traces would be sent to OpenAI
 BEHAVIOURS = pytest.mark.parametrize(("behaviour", "cities"), [("tools", 1), ("parallel", 2)])
 streamed = pytest.mark.parametrize("is_stream", [False, True])
 SURE, UNSURE = 0.4, 0.9
@@ -96,7 +96,7 @@ def langchain_agent(
     is_stream: bool = False,
     **asks: Any,
 ) -> Any:
-    """As a process makes it: nothing is shared with another one but the checkpoints."""
+    """Return an agent as each process makes its own: they share only the checkpoints."""
 
     def get_weather(city: str) -> str:
         """Return the weather in a city."""
@@ -128,7 +128,7 @@ def langchain_agent(
 @streamed
 @BEHAVIOURS
 def test_langchain_interrupts_below(behaviour: str, cities: int, is_stream: bool) -> None:
-    """Calls below the threshold interrupt; the run goes on in a process that has seen nothing."""
+    """Calls below the threshold interrupt; the run goes on in another process."""
     saver, called, name = InMemorySaver(), [], named(behaviour)
     thread: Any = {"configurable": {"thread_id": name}}
     options: Any = {"below": UNSURE, "is_stream": is_stream}
@@ -157,7 +157,7 @@ def test_langchain_lets_sure_calls_run(is_stream: bool) -> None:
 
 
 def test_langchain_without_a_number_interrupts() -> None:
-    """Whose hooks nobody has set hears of no confidence, and every call counts as unsure."""
+    """If no hooks are set, no confidence is known, and every call counts as unsure."""
     called: list[str] = []
     agent = langchain_agent(
         named("tools"), InMemorySaver(), SeenCalls(most=0), called, below=SURE, is_stream=False
@@ -185,10 +185,10 @@ def agents_agent(surface: str, name: str, called: list[str], **asks: Any) -> Age
     return Agent("helper", model=kind(model=name, openai_client=client), tools=[get_weather])
 
 
-async def run_agent(agent: Agent[Any], given: Any, *, is_stream: bool) -> Any:
+async def run_agent(agent: Agent[Any], input: Any, *, is_stream: bool) -> Any:
     if not is_stream:
-        return await Runner.run(agent, given)
-    result = Runner.run_streamed(agent, given)
+        return await Runner.run(agent, input)
+    result = Runner.run_streamed(agent, input)
     async for _ in result.stream_events():
         pass
     return result
@@ -200,7 +200,7 @@ async def run_agent(agent: Agent[Any], given: Any, *, is_stream: bool) -> Any:
 def test_agents_sdk_interrupts_below(
     surface: str, behaviour: str, cities: int, is_stream: bool
 ) -> None:
-    """The run stops before a call below the threshold, and is taken up from its JSON."""
+    """The run stops before a call below the threshold, and is continued from its JSON."""
     called, name = list[str](), named(behaviour)
 
     async def run() -> Any:
@@ -208,7 +208,7 @@ def test_agents_sdk_interrupts_below(
         stopped = await run_agent(agent, QUESTION, is_stream=is_stream)
         kept = json.dumps(stopped.to_state().to_json())
         assert (len(stopped.interruptions), called) == (cities, [])
-        other = agents_agent(surface, name, called, below=UNSURE)  # as another process has it
+        other = agents_agent(surface, name, called, below=UNSURE)  # the agent of another process
         state = await RunState.from_json(other, json.loads(kept))
         first, *rest = state.get_interruptions()
         state.approve(first)
@@ -223,7 +223,7 @@ def test_agents_sdk_interrupts_below(
 @streamed
 @pytest.mark.parametrize("surface", ["chat", "responses"])
 def test_agents_sdk_lets_sure_calls_run(surface: str, is_stream: bool) -> None:
-    """A call at or above the threshold needs nobody."""
+    """A call at or above the threshold needs no approval."""
     called: list[str] = []
     agent = agents_agent(surface, named("tools"), called, below=SURE)
     done = asyncio.run(run_agent(agent, QUESTION, is_stream=is_stream))
@@ -251,7 +251,7 @@ def pydantic_agent(name: str, called: list[str], **asks: Any) -> Any:
 
 @BEHAVIOURS
 def test_pydantic_ai_defers_below(behaviour: str, cities: int) -> None:
-    """A call below the threshold is deferred, and run once its approval is handed in."""
+    """A call below the threshold is deferred, and run once it is approved."""
     called, name = list[str](), named(behaviour)
     stopped = pydantic_agent(name, called, below=UNSURE).run_sync(QUESTION)
     assert isinstance(stopped.output, DeferredToolRequests)
@@ -279,14 +279,14 @@ def test_pydantic_ai_lets_sure_calls_run() -> None:
 
 @pytest.fixture
 def policy(tmp_path: Path) -> Path:
-    """Asks about Paris below 0.9, and about nothing else."""
+    """Write a policy that asks about Paris below 0.9, and about nothing else; return its path."""
     path = tmp_path / "weather.yaml"
     path.write_text(POLICY)
     return path
 
 
 def test_langchain_asks_as_a_policy_says(policy: Path) -> None:
-    """Of two calls in one reply, by their arguments; on replay as before."""
+    """Of two calls in one reply, only the one whose arguments the policy names is interrupted."""
     saver, called, name = InMemorySaver(), list[str](), named("parallel")
     thread: Any = {"configurable": {"thread_id": name}}
     agent = langchain_agent(name, saver, SeenCalls(), called, policy=policy)
@@ -301,7 +301,7 @@ def test_langchain_asks_as_a_policy_says(policy: Path) -> None:
 @pytest.mark.parametrize("surface", ["chat", "responses"])
 @streamed
 def test_agents_sdk_asks_as_a_policy_says(surface: str, is_stream: bool, policy: Path) -> None:
-    """Which knows the tool by the reply that passed."""
+    """Of two calls, only the one that the policy names waits; the tool is known from the reply."""
     called, name = list[str](), named("parallel")
 
     async def run() -> Any:
@@ -318,7 +318,7 @@ def test_agents_sdk_asks_as_a_policy_says(surface: str, is_stream: bool, policy:
 
 
 def test_pydantic_ai_asks_as_a_policy_says(policy: Path) -> None:
-    """The other call is run at once."""
+    """Of two calls, the one that the policy names is deferred, and the other is run at once."""
     called, name = list[str](), named("parallel")
     agent = pydantic_agent(name, called, policy=policy)
     stopped = agent.run_sync(QUESTION)

@@ -1,4 +1,4 @@
-"""instructor: typed objects from chat completions, Responses and Messages."""
+"""Cases of instructor: typed objects from chat completions, Responses and Messages."""
 
 from __future__ import annotations
 
@@ -72,19 +72,19 @@ def client(surface: str, mode: Mode | None = None, **options: Any) -> Any:
 
 def asked(surface: str, name: str, model: Any = City, **fields: Any) -> dict[str, Any]:
     limit = {"max_tokens": 100} if surface == "messages" else {}
-    told = {"model": name, "messages": MESSAGES, "response_model": model, "max_retries": 0}
-    return told | limit | fields
+    common = {"model": name, "messages": MESSAGES, "response_model": model, "max_retries": 0}
+    return common | limit | fields
 
 
 @surfaces
 def test_structured_output(surface: str) -> None:
-    """A call of the tool that instructor makes of a model becomes that model."""
+    """A call of the tool that instructor makes from a model becomes that model."""
     assert client(surface).create(**asked(surface, named("structured"))).model_dump() == ROME
 
 
 @pytest.mark.parametrize("mode", [Mode.JSON_SCHEMA, Mode.TOOLS_STRICT])
 def test_other_modes(mode: Mode) -> None:
-    """A schema, and a strict tool, do as well."""
+    """A schema and a strict tool work as well."""
     assert client("chat", mode).create(**asked("chat", named("structured"))).model_dump() == ROME
 
 
@@ -92,7 +92,8 @@ def test_other_modes(mode: Mode) -> None:
 def test_stream(surface: str) -> None:
     """A partial object grows with the arguments of the call.
 
-    instructor reads a whole stream before it gives the first part, so none can be left early.
+    instructor reads a whole stream before it gives the first part, so a stream cannot be left
+    early.
     """
     parts = list(client(surface).create_partial(**asked(surface, named("structured"))))
     assert len(parts) > 1
@@ -114,7 +115,7 @@ def test_parallel_tools() -> None:
 
 @surfaces
 def test_an_object_that_does_not_validate_is_asked_for_again(surface: str) -> None:
-    """instructor's own retries, with the mistake in the conversation, are ordinary requests."""
+    """A retry of instructor's own, with the mistake in the conversation, is an ordinary request."""
     name = named("structured")
     with pytest.raises(InstructorRetryException, match="a village is small"):
         client(surface).create(**asked(surface, name, Village, max_retries=1))
@@ -124,7 +125,7 @@ def test_an_object_that_does_not_validate_is_asked_for_again(surface: str) -> No
 @surfaces
 @pytest.mark.parametrize("status", ERRORS)
 def test_typed_errors(surface: str, status: int) -> None:
-    """Every error of upstream's is the exception's cause, with status, words and request id."""
+    """Every error of upstream's is the exception's cause, with status, message and request id."""
     with pytest.raises(InstructorRetryException, match=ERRORS[status]) as caught:
         client(surface).create(**asked(surface, named(f"status-{status}")))
     below = status_error(caught.value)
@@ -145,7 +146,7 @@ def status_error(error: BaseException) -> Any:
 @surfaces
 @pytest.mark.parametrize("status", [429, 500])
 def test_retries(surface: str, status: int) -> None:
-    """The client below tries as often as it says, and ends with the reply of the last try."""
+    """The client below tries as often as it is set to, and ends with the reply of the last try."""
     name = named(f"status-{status}")
     with pytest.raises(InstructorRetryException):
         client(surface, max_retries=1).create(**asked(surface, name))
@@ -154,7 +155,7 @@ def test_retries(surface: str, status: int) -> None:
 
 @surfaces
 def test_timeout(surface: str) -> None:
-    """A client that runs out of patience raises, and upstream is left."""
+    """A client that times out raises an error, and its call upstream is closed."""
     name = named("slow")
     with pytest.raises(InstructorRetryException, match="timed out"):
         client(surface, timeout=TIMEOUT_S).create(**asked(surface, name))
@@ -170,7 +171,7 @@ def test_cancelling() -> None:
 
 @scored
 def test_a_held_reply_is_an_error_and_paid_for_once(surface: str) -> None:
-    """A held call is a 422 that says so, which the client below does not retry."""
+    """A held call is an error 422 that says so, which the client below does not retry."""
     name = named("held-structured")
     with pytest.raises(InstructorRetryException, match="held for review") as caught:
         client(surface, max_retries=2).create(**asked(surface, name))

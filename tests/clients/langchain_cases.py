@@ -1,4 +1,4 @@
-"""LangChain: ChatOpenAI on chat completions and Responses, ChatAnthropic on Messages."""
+"""Cases of LangChain: ChatOpenAI on chat completions and Responses, ChatAnthropic on Messages."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def get_weather(city: str) -> str:
 
 
 def chat(surface: str, name: str, **options: Any) -> Any:
-    """LangChain's model for a surface."""
+    """Return LangChain's model for a surface."""
     options = {"model": name, "api_key": KEY, "max_retries": 0, "timeout": 20, **options}
     if surface == "messages":
         return ChatAnthropic(base_url=ORIGIN, **options)
@@ -121,7 +121,7 @@ def test_parallel_tools(surface: str, is_stream: bool) -> None:
 @surfaces
 @pytest.mark.parametrize("method", ["json_schema", "function_calling"])
 def test_structured_output(surface: str, method: str) -> None:
-    """A structured output is a pydantic model, asked for as a schema or as a tool."""
+    """A structured output is a pydantic model, whether it is requested as a schema or as a tool."""
     behaviour = "text" if method == "json_schema" else "structured"
     model = chat(surface, named(behaviour)).with_structured_output(City, method=method)
     assert model.invoke(QUESTION) == City(name="Rome", inhabitants=2_755_309)
@@ -130,19 +130,19 @@ def test_structured_output(surface: str, method: str) -> None:
 @surfaces
 @pytest.mark.parametrize("status", ERRORS)
 def test_typed_errors(surface: str, status: int) -> None:
-    """Every error of upstream's has the class of the client below, its words and request id."""
+    """Every error of upstream's has the class of the client below, its message and request id."""
     with pytest.raises(error_class(surface, status)) as caught:
         chat(surface, named(f"status-{status}")).invoke(QUESTION)
     error: Any = caught.value
     assert error.request_id == "req_upstream_1"
-    told = error.body["error"] if surface == "messages" else error.body
-    assert told["message"] in str(error)
+    body = error.body["error"] if surface == "messages" else error.body
+    assert body["message"] in str(error)
 
 
 @surfaces
 @pytest.mark.parametrize("status", [429, 500])
 def test_retries(surface: str, status: int) -> None:
-    """The client tries as often as it says, and ends with the reply of the last try."""
+    """The client tries as often as it is set to, and ends with the reply of the last try."""
     name = named(f"status-{status}")
     with pytest.raises(error_class(surface, status)):
         chat(surface, name, max_retries=1).invoke(QUESTION)
@@ -154,7 +154,7 @@ def test_retries(surface: str, status: int) -> None:
 
 @surfaces
 def test_a_failing_stream(surface: str) -> None:
-    """A stream that breaks off never looks as if it were whole."""
+    """A stream that breaks off never looks whole."""
     chunks, error = read_until_failure(chat(surface, named("cut")).stream(QUESTION))
     assert re.search(r"broke off|Connection error|peer closed", str(error))
     assert len([chunk for chunk in chunks if chunk.text]) == 1
@@ -162,7 +162,7 @@ def test_a_failing_stream(surface: str) -> None:
 
 @surfaces
 def test_timeout(surface: str) -> None:
-    """A client that runs out of patience raises the error below, and upstream is left."""
+    """A client that times out raises the error of the client below; its call upstream is closed."""
     name = named("slow")
     with pytest.raises((openai.APITimeoutError, anthropic.APITimeoutError)):
         chat(surface, name, timeout=TIMEOUT_S).invoke(QUESTION)
@@ -192,7 +192,7 @@ def test_cancelling(surface: str) -> None:
 @scored
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_a_held_tool_call_is_an_error_and_paid_for_once(surface: str, is_stream: bool) -> None:
-    """A held reply is a 422 that says so and is not retried."""
+    """A held reply is an error 422 that says so; it is not retried."""
     name = named("held-tools")
     model = chat(surface, name, max_retries=2).bind_tools([get_weather])
     with pytest.raises(error_class(surface, 422), match="held for review"):
@@ -202,7 +202,7 @@ def test_a_held_tool_call_is_an_error_and_paid_for_once(surface: str, is_stream:
 
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_a_placeholder(is_stream: bool) -> None:
-    """A placeholder is a message that was filtered, which its metadata says."""
+    """A placeholder is a message whose metadata says that it was filtered."""
     model = chat("chat", named("held-placeholder"))
     messages = list(model.stream(QUESTION)) if is_stream else [model.invoke(QUESTION)]
     assert "held for review" in "".join(message.text for message in messages)

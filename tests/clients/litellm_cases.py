@@ -1,4 +1,4 @@
-"""LiteLLM's SDK: chat completions, Responses, Messages."""
+"""Cases of LiteLLM's SDK on chat completions, Responses and Messages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ERRORS = {
     400: litellm.BadRequestError,
     401: litellm.AuthenticationError,
     404: litellm.NotFoundError,
-    422: litellm.BadRequestError,  # litellm goes by the words "invalid_request_error" in a body
+    422: litellm.BadRequestError,  # litellm decides by the text "invalid_request_error" in a body
     429: litellm.RateLimitError,
     500: litellm.InternalServerError,
 }
@@ -46,14 +46,14 @@ class City(BaseModel):
 
 
 def asked(surface: str, name: str, **fields: Any) -> dict[str, Any]:
-    """litellm speaks the format of the prefix, whatever the arguments look like."""
+    """Return the arguments; litellm uses the format of the prefix, whatever they look like."""
     is_anthropic = surface == "messages"
     where = {"model": f"anthropic/{name}" if is_anthropic else f"openai/{name}"}
     where["api_base"] = ORIGIN if is_anthropic else PROXY
-    told = {"api_key": KEY, "messages": MESSAGES, "max_retries": 0, "timeout": 20}
+    common = {"api_key": KEY, "messages": MESSAGES, "max_retries": 0, "timeout": 20}
     if name.startswith(("tools", "parallel", "held-tools")):
-        told["tools"] = [{"type": "function", "function": WEATHER}]
-    return {**where, **told, **fields}
+        common["tools"] = [{"type": "function", "function": WEATHER}]
+    return {**where, **common, **fields}
 
 
 def create(surface: str, behaviour: str, **fields: Any) -> Any:
@@ -121,14 +121,14 @@ def test_structured_output() -> None:
 @surfaces
 @pytest.mark.parametrize("status", ERRORS)
 def test_typed_errors(surface: str, status: int) -> None:
-    """Every error of upstream's has litellm's class for it, with the words."""
+    """Every error of upstream's has litellm's class for it, and upstream's message."""
     with pytest.raises(ERRORS[status], match=WORDS[status]):
         create(surface, f"status-{status}")
 
 
 @surfaces
 def test_retries(surface: str) -> None:
-    """litellm tries as often as it says, and ends with the reply of the last try."""
+    """litellm tries as often as it is set to, and ends with the reply of the last try."""
     name = named("flaky-500")
     reply = litellm.completion(**asked(surface, name, num_retries=2))
     assert reply.choices[0].message.content == SENTENCE
@@ -137,14 +137,14 @@ def test_retries(surface: str) -> None:
 
 @surfaces
 def test_a_stream_that_fails(surface: str) -> None:
-    """A stream that breaks off never looks as if it were whole."""
+    """A stream that breaks off never looks whole."""
     with pytest.raises(Exception, match=r"broke off|peer closed|onnection"):
         list(create(surface, "cut", stream=True))
 
 
 @surfaces
 def test_timeout(surface: str) -> None:
-    """A client that runs out of patience raises, and upstream is left."""
+    """A client that times out raises an error, and its call upstream is closed."""
     name = named("slow")
     with pytest.raises(litellm.Timeout):
         litellm.completion(**asked(surface, name, timeout=TIMEOUT_S))
@@ -161,7 +161,7 @@ def test_cancelling(surface: str) -> None:
 def test_leaving_a_stream() -> None:
     """Closing a stream before its end closes upstream's.
 
-    For `anthropic/...`, litellm's own `aclose` leaves the connection open, without a proxy, too.
+    For `anthropic/...`, litellm's own `aclose` leaves the connection open, also without a proxy.
     """
     name = named("endless")
 

@@ -1,4 +1,4 @@
-"""OpenAI's own client, 2.x and 3.x: chat completions and Responses."""
+"""Cases of OpenAI's own client, 2.x and 3.x, on chat completions and Responses."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class City(BaseModel):
 ROME = City(name="Rome", inhabitants=2_755_309)
 
 
-@functools.cache  # making one takes longer than most tests: it reads all certificates
+@functools.cache  # creating one takes longer than most tests: it reads all certificates
 def only_client() -> OpenAI:
     return OpenAI(**OPTIONS)
 
@@ -100,7 +100,7 @@ def deltas_of(surface: str, parts: list[Any]) -> list[str]:
 
 
 def calls_of(surface: str, reply: Any) -> list[tuple[str, Any]]:
-    """Name and arguments of the tool calls."""
+    """Return the names and arguments of the tool calls."""
     if surface == "chat":
         calls = [call.function for call in reply.choices[0].message.tool_calls]
     else:
@@ -130,7 +130,7 @@ def test_text(surface: str) -> None:
 
 @surfaces
 def test_upstream_gets_what_it_gets_without_the_proxy(surface: str) -> None:
-    """The client's headers and body arrive as they were sent."""
+    """The client's headers and body arrive upstream unchanged."""
     asking = asked(surface, "parallel", metadata={"a": "caf\u00e9"}, extra_body={"made_up": 1.5})
     resource(surface, client()).create(**asking)
     resource(surface, client(base_url=f"{UPSTREAM}/v1")).create(**asking)
@@ -166,7 +166,7 @@ def test_stream_helper(surface: str) -> None:
 @surfaces
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_reasoning(surface: str, is_stream: bool) -> None:
-    """What a model thought arrives beside what it said."""
+    """A model's reasoning arrives beside its answer."""
     whole = helper(surface, "thinking")[1] if is_stream else create(surface, "thinking")
     if surface == "chat":
         thought = whole.choices[0].message.reasoning_content
@@ -247,7 +247,7 @@ def test_typed_errors(surface: str, status: int, is_stream: bool) -> None:
 @surfaces
 @pytest.mark.parametrize("status", [429, 500])
 def test_retries(surface: str, status: int) -> None:
-    """The client tries as often as it says, and ends with the reply of the last try."""
+    """The client tries as often as it is set to, and ends with the reply of the last try."""
     model = asked(surface, f"status-{status}")
     with pytest.raises(ERRORS[status]):
         resource(surface, client(max_retries=1)).create(**model)
@@ -260,7 +260,7 @@ def test_retries(surface: str, status: int) -> None:
 
 @surfaces
 def test_a_bad_request_is_not_retried(surface: str) -> None:
-    """What cannot get better is asked once."""
+    """A request that cannot succeed is sent once."""
     model = asked(surface, "status-400")
     with pytest.raises(openai.BadRequestError):
         resource(surface, client(max_retries=2)).create(**model)
@@ -270,16 +270,16 @@ def test_a_bad_request_is_not_retried(surface: str) -> None:
 @surfaces
 @pytest.mark.parametrize("behaviour", ["cut", "error-event"])
 def test_a_stream_that_fails(surface: str, behaviour: str) -> None:
-    """A stream that breaks off never looks as if it were whole."""
+    """A stream that breaks off never looks whole."""
     parts, error = read_until_failure(create(surface, behaviour, stream=True))
     if (surface, behaviour) == ("responses", "error-event"):
-        # the client hands this event to the application, which has to look at it
+        # The client hands this event to the application, which has to look at it.
         assert (error, parts[-1].type) == (None, "error")
         assert parts[-1].message == "upstream gave up"
     elif behaviour == "error-event":
         assert isinstance(error, openai.APIError)
         assert "upstream gave up" in str(error)
-    else:  # 2.x lets its HTTP client's error for a broken connection through, 3.x has its own
+    else:  # 2.x passes on the error of its HTTP client for a broken connection, 3.x has its own
         assert isinstance(error, openai.APIError | httpx.TransportError)
     assert len(deltas_of(surface, parts)) == 1
 
@@ -290,7 +290,7 @@ def test_a_stream_that_fails(surface: str, behaviour: str) -> None:
 @surfaces
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_timeout(surface: str, is_stream: bool) -> None:
-    """A client that runs out of patience raises its own error, and upstream is left."""
+    """A client that times out raises its own error, and its call upstream is closed."""
     model = asked(surface, "slow", stream=is_stream)
     with pytest.raises(openai.APITimeoutError):
         resource(surface, client(timeout=TIMEOUT_S)).create(**model)
@@ -330,7 +330,7 @@ def test_cancelling(surface: str, is_stream: bool) -> None:
 def test_a_held_reply_is_an_error_and_paid_for_once(
     surface: str, behaviour: str, is_stream: bool
 ) -> None:
-    """A held reply is a 422 that names its review and is not retried."""
+    """A held reply is an error 422 that names its review and is not retried."""
     model = asked(surface, behaviour, stream=is_stream)
     with pytest.raises(openai.UnprocessableEntityError) as caught:
         resource(surface, client(max_retries=2)).create(**model)
@@ -340,7 +340,7 @@ def test_a_held_reply_is_an_error_and_paid_for_once(
 
 
 def test_a_placeholder() -> None:
-    """A placeholder is a completion that was filtered, and is found again under its id."""
+    """A placeholder is a completion that was filtered, and its id finds it again."""
     reply = create("chat", "held-placeholder")
     assert reply.choices[0].finish_reason == "content_filter"
     again = client().chat.completions.retrieve(reply.id)
@@ -348,10 +348,10 @@ def test_a_placeholder() -> None:
 
 
 def test_a_streamed_placeholder() -> None:
-    """A streamed placeholder arrives like any text, and ends filtered.
+    """A streamed placeholder arrives like any text, and ends with `content_filter`.
 
-    The client's stream helper puts no such completion together: it raises for `content_filter`,
-    as it does where OpenAI itself filters.
+    The client's stream helper does not put such a completion together: it raises an error, as it
+    does where OpenAI itself filters.
     """
     parts = list(create("chat", "held-placeholder", stream=True))
     assert "held for review" in "".join(deltas_of("chat", parts))
@@ -380,7 +380,7 @@ def test_confidence_of_tool_calls(surface: str) -> None:
 
 @surfaces
 def test_confidence_of_a_stream(surface: str) -> None:
-    """The last event of the answer carries it: the finish chunk, or `response.completed`."""
+    """The last event of the answer has it: the finish chunk, or `response.completed`."""
     parts = list(create(surface, "text", stream=True))
     if surface == "responses":
         parts = [part.response for part in parts if hasattr(part, "response")]
@@ -413,7 +413,7 @@ def test_confidence_of_text_completions() -> None:
 
 
 def test_a_text_completion_that_is_left() -> None:
-    """A timeout, and leaving a stream, end the call upstream."""
+    """A timeout, and leaving a stream, each end the call upstream."""
     slow, endless = named("slow"), named("endless")
     with pytest.raises(openai.APITimeoutError):
         client(timeout=TIMEOUT_S).completions.create(model=slow, prompt=QUESTION)

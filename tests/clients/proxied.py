@@ -1,6 +1,6 @@
-"""What every client program here knows: where the proxy is, and what its upstream saw.
+"""What every client program here knows: where the proxy is, and what its upstream received.
 
-These programs run in environments of their own, so nothing but the standard library is used.
+These programs run in environments of their own, so only the standard library is used.
 `tests/client_libraries/test_client_matrix.py` sets the variables.
 """
 
@@ -17,8 +17,8 @@ from typing import Any
 
 Json = dict[str, Any]
 
-PROXY = os.environ["PINOCCHIO_URL"]  # ends in /v1, as OpenAI's clients want it
-ORIGIN = PROXY.removesuffix("/v1")  # as Anthropic's clients want it
+PROXY = os.environ["PINOCCHIO_URL"]  # ends in /v1, as OpenAI's clients need it
+ORIGIN = PROXY.removesuffix("/v1")  # as Anthropic's clients need it
 UPSTREAM = os.environ["UPSTREAM_URL"]
 SCORED_SURFACES = set(os.environ["SCORED_SURFACES"].split(","))
 KEY = "sk-client"
@@ -31,7 +31,7 @@ SOON_S = 2
 TIMEOUT_S = 0.4  # of a client that gives up; upstream's `slow` takes far longer
 CODES = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}  # of errors
 RESULT = "sunny"
-PIXEL = (  # a PNG of one
+PIXEL = (  # a PNG of one pixel
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII="
 )
 WEATHER_SCHEMA: Json = {
@@ -43,12 +43,12 @@ WEATHER_SCHEMA: Json = {
 
 
 def named(behaviour: str) -> str:
-    """Return a model's name that has this behaviour and belongs to one test alone."""
+    """Return a name of a model that has this behaviour and belongs to one test alone."""
     return f"{behaviour}--{uuid.uuid4().hex[:10]}"
 
 
 def seen(model: str) -> list[Json]:
-    """Return the requests for a model that arrived upstream: path, headers, body, has_left."""
+    """Return the requests for a model that upstream received: path, headers, body, has_left."""
     with urllib.request.urlopen(f"{UPSTREAM}/seen/{model}", timeout=5) as reply:
         requests: list[Json] = json.load(reply)
     return requests
@@ -66,7 +66,7 @@ def tries(model: str) -> int:
 
 
 def was_left(model: str, within_s: float = SOON_S) -> bool:
-    """Whether upstream's connections for this model, one at least, are all closed unanswered."""
+    """Whether all of upstream's connections for this model, at least one, closed unanswered."""
     deadline = time.monotonic() + within_s
     while time.monotonic() < deadline:
         if (requests := seen(model)) and all(request["has_left"] for request in requests):
@@ -83,7 +83,7 @@ def wait_for_request(model: str, within_s: float = 10) -> None:
 
 
 def check_cancelling(model: str, use: Coroutine[Any, Any, Any]) -> None:
-    """Check that cancelling a task ends its call upstream, too."""
+    """Check that cancelling a task also ends its call upstream."""
 
     async def cancel() -> None:
         task = asyncio.ensure_future(use)
@@ -108,12 +108,12 @@ def read_until_failure(stream: Iterable[Any]) -> tuple[list[Any], Exception | No
 
 
 def check_label(surface: str, headers: Mapping[str, str], value: float = CONFIDENCE) -> None:
-    """Check that the header has the confidence, and none on a surface without scores."""
-    status, told = "not_supported", None
+    """Check that the header has the confidence, and has none on a surface without scores."""
+    status, wanted = "not_supported", None
     if surface in SCORED_SURFACES:
-        status, told = "scored", f"{value:.4f}"
+        status, wanted = "scored", f"{value:.4f}"
     assert headers["x-pinocchio-confidence-status"] == status
-    assert headers.get("x-pinocchio-confidence") == told
+    assert headers.get("x-pinocchio-confidence") == wanted
 
 
 def check_member(surface: str, reply: Any, value: float = CONFIDENCE) -> None:
@@ -123,7 +123,7 @@ def check_member(surface: str, reply: Any, value: float = CONFIDENCE) -> None:
 
 
 def check_streamed_confidence(surface: str, members: list[Json], value: float = CONFIDENCE) -> None:
-    """One part has the member, with the confidence; none has it on a surface without scores."""
+    """Check that one part has the member, with the confidence, or none on an unscored surface."""
     if surface not in SCORED_SURFACES:
         assert members == []
         return

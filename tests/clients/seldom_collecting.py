@@ -1,7 +1,7 @@
-"""Lets a process collect garbage seldom: nearly all that a client's libraries import stays.
+"""A pytest plugin that makes a process collect garbage seldom.
 
-A plugin of pytest (`-p tests.clients.seldom_collecting`): modules of cases import their library
-before anything of ours.
+Nearly all objects that a client's libraries import stay for the whole run. With `-p
+tests.clients.seldom_collecting`, this is set before the modules of cases import their library.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The lines of examples/clients/README.md, run as they stand there."""
+"""Cases of the lines in examples/clients/README.md, run exactly as they are printed there."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ IMPORTED = {
     "anthropic": "Anthropic",
 }
 HAS_LITELLM = find_spec("litellm") is not None
-LIBRARIES = {  # here, as it takes some of them many seconds
+LIBRARIES = {  # here, since some take many seconds
     name: importlib.import_module(name) for name in (["litellm"] if HAS_LITELLM else IMPORTED)
 }
 HERE = [title for title in BLOCKS if title.startswith("LiteLLM") == HAS_LITELLM]
 
 
 def names() -> dict[str, Any]:
-    """Return the names that the page's lines take for granted."""
+    """Return the names that the page's lines assume to be defined."""
     sys.path.insert(0, str(FOLDER))
     found: dict[str, Any] = {"url": PROXY, "messages": MESSAGES, "question": QUESTION}
     found["Confidences"] = importlib.import_module("confidences").Confidences
@@ -39,33 +39,35 @@ def names() -> dict[str, Any]:
     for module, its_names in IMPORTED.items():
         library = LIBRARIES[module]
         found |= {name: getattr(library, name) for name in its_names.split()}
-    found["set_tracing_disabled"](True)  # traces would go to OpenAI
+    found["set_tracing_disabled"](True)  # traces would be sent to OpenAI
     return found
 
 
 @pytest.mark.parametrize("title", HERE)
 def test_the_lines_show_the_confidence(title: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What they call `confidence` is what the proxy said."""
+    """The value that the lines call `confidence` is the proxy's."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
     found = names() | {"model": named("text")}
     exec(compile(BLOCKS[title], title, "exec"), found)
     assert found["confidence"] == CONFIDENCE
     if "seen" in found:
-        told = found["seen"].last
-        assert told["action"] == "deliver"
-        assert "confidence-reason" not in told, "there is a number"
+        fields = found["seen"].last
+        assert fields["action"] == "deliver"
+        assert "confidence-reason" not in fields, "there is a number"
 
 
 def test_every_client_of_the_table_has_its_lines() -> None:
-    """Each line of the table has a part of its own below, if it is one of Python."""
-    told = [line.split(" | ")[0].strip("| ") for line in TEXT.splitlines() if line[:2] == "| "][1:]
-    plain = {each.replace("`", "") for each in told if not each.startswith("Vercel")}
+    """Each Python line of the table has its own part of the page below."""
+    clients = [line.split(" | ")[0].strip("| ") for line in TEXT.splitlines() if line[:2] == "| "][
+        1:
+    ]
+    plain = {each.replace("`", "") for each in clients if not each.startswith("Vercel")}
     assert plain == set(BLOCKS)
 
 
 def test_what_the_table_calls_hidden_is_hidden() -> None:
-    """Where the table says nowhere, there is nothing without our file; if that changes, say so."""
+    """Where the table says that nothing shows the confidence, that is still true."""
     if HAS_LITELLM:
         return
     found = names()

@@ -1,4 +1,4 @@
-"""What the files of deploy/ have to agree on with the code: variables, ports, probes, times."""
+"""The facts in which the files of deploy/ and the code must agree: variables, ports, times."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ USER_ID: Final = 10_001
 STORE_FOLDER: Final = "/var/lib/pinocchio"
 CONFIG: Final = "/etc/pinocchio/proxy.yaml"
 LIMITS: Final = Config().limits
-STOP_S: Final = LIMITS.drain_s + LIMITS.grace_s + DESK_GRACE_S  # what a stop may take, at most
+STOP_S: Final = LIMITS.drain_s + LIMITS.grace_s + DESK_GRACE_S  # the longest that a stop may take
 
 __all__ = ["DEFAULT_PORT", "DESK_PORT", "PROBES"]
 

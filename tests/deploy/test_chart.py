@@ -1,4 +1,4 @@
-"""The chart: rendered by Helm, checked with the schemas of Kubernetes, compared with the code."""
+"""The chart, rendered by Helm, fits the schemas of Kubernetes and agrees with the code."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ ALL_ON: Json = {
 ON_A_VOLUME: Json = {"persistence": {"enabled": True}, "replicaCount": 1}
 PLAIN = "admin: false\ncalibrator: {checkpoint: 'fake:0.5'}\n"
 SETTINGS: dict[str, Json] = {"as it is": {}, "all on": ALL_ON, "on a volume": ON_A_VOLUME}
-OTHERS = {"HTTPRoute", "ServiceMonitor", "PrometheusRule"}  # kinds that are not Kubernetes' own
+OTHERS = {"HTTPRoute", "ServiceMonitor", "PrometheusRule"}  # kinds of other projects
 
 
 @cache
@@ -67,7 +67,7 @@ def run_helm(folder: Path, *arguments: str, **values: Any) -> subprocess.Complet
 
 
 def rendered(folder: Path, **values: Any) -> list[Json]:
-    """All that the chart makes, hooks too."""
+    """Return all manifests that the chart makes, including hooks."""
     done = run_helm(folder, "template", "gate", **values)
     assert done.returncode == 0, done.stderr
     return [each for each in yaml.safe_load_all(done.stdout) if each]
@@ -92,7 +92,7 @@ def container(workload: Json) -> Json:
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_what_it_makes_is_valid(tmp_path: Path, name: str) -> None:
-    """In the newest version of Kubernetes whose schemas are here, and in an old one."""
+    """The manifests are valid in the newest Kubernetes with a schema here, and in an old one."""
     found = rendered(tmp_path, **SETTINGS[name])
     assert run_helm(tmp_path, "lint", "--strict", **SETTINGS[name]).returncode == 0
     own = [each for each in found if each["kind"] not in OTHERS]
@@ -113,7 +113,7 @@ def test_it_is_of_this_version() -> None:
 
 
 def test_its_schema_knows_each_value_and_no_other(tmp_path: Path) -> None:
-    """A misspelt name is refused; sections of the schema are those of values.yaml."""
+    """A misspelt name is refused, and the sections of the schema are those of values.yaml."""
     assert set(SCHEMA["properties"]) == {*VALUES, "global"}
     for name, section in SCHEMA["properties"].items():
         if section.get("additionalProperties") is False and "properties" in section:
@@ -123,7 +123,7 @@ def test_its_schema_knows_each_value_and_no_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"existingSecret": ""}, "existingSecret is needed"),
         ({"persistence": {"enabled": True}}, "set replicaCount to 1"),
@@ -131,15 +131,16 @@ def test_its_schema_knows_each_value_and_no_other(tmp_path: Path) -> None:
         ({"httpRoute": {"enabled": True}}, "httpRoute.parentRefs names no gateway"),
     ],
 )
-def test_what_cannot_work_is_a_sentence(tmp_path: Path, values: Json, said: str) -> None:
-    assert said in refusal(tmp_path, **values)
+def test_what_cannot_work_is_a_sentence(tmp_path: Path, values: Json, message: str) -> None:
+    """Values that cannot work are refused with a message that says why."""
+    assert message in refusal(tmp_path, **values)
 
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_the_proxy_takes_its_configuration(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a pod reads it: with the Secret's variables, beside the files of policies."""
+    """The proxy accepts its configuration with the Secret's variables, beside the policy files."""
     for variable in agreed.known_variables():
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("PINOCCHIO_ADMIN_TOKEN", "0123456789abcdef0123456789abcdef")
@@ -159,7 +160,7 @@ def test_the_proxy_takes_its_configuration(
 
 
 def test_the_pod_is_what_the_image_is_made_for(tmp_path: Path) -> None:
-    """Probes, ports, user, folders and variables are those of the code and of the Dockerfile."""
+    """The pod's probes, ports, user, folders and variables are those of the code and Dockerfile."""
     found = rendered(tmp_path)
     deployment = of_kind(found, "Deployment")
     pod, proxy = deployment["spec"]["template"]["spec"], container(deployment)
@@ -180,7 +181,7 @@ def test_the_pod_is_what_the_image_is_made_for(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("limits", [{}, {"drain_s": 20, "grace_s": 120}])
 def test_a_pod_has_the_time_that_a_stop_takes(tmp_path: Path, limits: Json) -> None:
-    """What the configuration says, the desk's own time, and some more."""
+    """A pod may stop for longer than the configured limits and the desk's own time together."""
     found = of_kind(rendered(tmp_path, config={"limits": limits}), "Deployment")
     taken = sum((VALUES["config"]["limits"] | limits).values())
     desk_s = agreed.STOP_S - agreed.LIMITS.drain_s - agreed.LIMITS.grace_s
@@ -188,7 +189,7 @@ def test_a_pod_has_the_time_that_a_stop_takes(tmp_path: Path, limits: Json) -> N
 
 
 def test_helm_s_own_test_tells_a_proxy_from_none(tmp_path: Path, start_proxy: StartProxy) -> None:
-    """The program of its pod, with another address."""
+    """The program of Helm's test pod succeeds with a proxy and fails without one."""
     pods = [each for each in rendered(tmp_path) if each["kind"] == "Pod"]
     [program] = pods[0]["spec"]["containers"][0]["args"]
     assert '"gate-pinocchio-proxy", 8000' in program
@@ -199,7 +200,7 @@ def test_helm_s_own_test_tells_a_proxy_from_none(tmp_path: Path, start_proxy: St
 
 
 def test_a_changed_config_map_reaches_a_running_proxy(tmp_path: Path) -> None:
-    """The kubelet swaps a link to a folder of files; the proxy has a new generation soon after."""
+    """After the kubelet swaps the link to the files, the proxy soon has a new generation."""
 
     def publish(name: str, text: str) -> None:
         (tmp_path / name).mkdir()
@@ -219,7 +220,10 @@ def test_a_changed_config_map_reaches_a_running_proxy(tmp_path: Path) -> None:
 
 
 def test_the_job_migrates_the_store_of_the_proxies(tmp_path: Path) -> None:
-    """Before each install and upgrade, with the same image and Secret; none for SQLite."""
+    """Before each install and upgrade, a job migrates the store; for SQLite there is none.
+
+    It has the image and the Secret of the proxies.
+    """
     found = rendered(tmp_path)
     job = of_kind(found, "Job")
     assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade"
@@ -231,7 +235,7 @@ def test_the_job_migrates_the_store_of_the_proxies(tmp_path: Path) -> None:
 
 
 def test_services_and_routes_lead_to_the_pods(tmp_path: Path) -> None:
-    """Selectors match labels, and each backend is the service."""
+    """Selectors match the pods' labels, and each route leads to the service."""
     found = rendered(tmp_path, **ALL_ON)
     service = of_kind(found, "Service")
     labels = of_kind(found, "Deployment")["spec"]["template"]["metadata"]["labels"]
@@ -256,7 +260,7 @@ def test_services_and_routes_lead_to_the_pods(tmp_path: Path) -> None:
 
 
 def test_prometheus_and_grafana_get_the_project_s_own_files(tmp_path: Path) -> None:
-    """Alerts and board as they stand in deploy/, and a scrape of /metrics with the token."""
+    """The alerts and the board are those of deploy/, and /metrics is scraped with the token."""
     found = rendered(tmp_path, **ALL_ON)
     alerts = yaml.safe_load((DEPLOY / "prometheus" / "alerts.yaml").read_text())
     assert of_kind(found, "PrometheusRule")["spec"] == alerts

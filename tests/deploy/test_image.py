@@ -1,4 +1,4 @@
-"""The image, the compose file and the systemd unit: what they name is there, and is what runs.
+"""The image, the compose file and the systemd unit name what exists, and agree with the code.
 
 The image itself is built and run by hand (docs/operations.md), as the suite needs no engine.
 """
@@ -34,7 +34,7 @@ TOKEN = "0123456789abcdef0123456789abcdef"
 
 
 def steps(name: str) -> list[str]:
-    """Return the arguments of an instruction's lines, in order."""
+    """Return the arguments of all lines with this instruction, in order."""
     return [line.partition(" ")[2] for line in STEPS if line.startswith(f"{name} ")]
 
 
@@ -45,7 +45,7 @@ def copied() -> list[str]:
 
 
 def test_the_image_takes_what_is_there_and_its_context_lets_through() -> None:
-    """Each source of COPY is in the clone; the context has these and nothing else."""
+    """Each source of COPY is in the clone, and the build context has these and nothing else."""
     let = [
         line[1:]
         for line in (ROOT / ".dockerignore").read_text().splitlines()
@@ -56,7 +56,7 @@ def test_the_image_takes_what_is_there_and_its_context_lets_through() -> None:
 
 
 def test_every_package_of_the_image_has_its_hash() -> None:
-    """Both files are installed with `--require-hashes`, and PostgreSQL's driver is in one."""
+    """Both lock files are installed with `--require-hashes`; one has PostgreSQL's driver."""
     [install] = [line for line in steps("RUN") if "--require-hashes" in line]
     files = re.findall(r"-r (\S+)", install)
     assert files == ["requirements.lock", "deploy/requirements.lock"]
@@ -65,11 +65,12 @@ def test_every_package_of_the_image_has_its_hash() -> None:
     constraints = (ROOT / "constraints.txt").read_text()
     for name in ("psycopg", "psycopg-binary", "uvicorn"):
         assert f"\n{name}=={pinned[name]}\n" in constraints
-    assert len(re.findall(r"^\S", locked, re.MULTILINE)) == len(pinned) + 2  # a line atop of each
+    # Each of the two files has a line at its top.
+    assert len(re.findall(r"^\S", locked, re.MULTILINE)) == len(pinned) + 2
 
 
 def test_the_image_does_not_run_as_root_and_says_where_it_listens() -> None:
-    """By number, as Kubernetes looks no name up; ports, folder and command are the code's."""
+    """The user is given by number, for Kubernetes; ports, folder and command are the code's."""
     assert steps("USER") == [f"{agreed.USER_ID}:{agreed.USER_ID}"]
     assert f"--uid {agreed.USER_ID} " in DOCKERFILE
     assert steps("EXPOSE") == [f"{agreed.DEFAULT_PORT} {agreed.DESK_PORT}"]
@@ -81,7 +82,7 @@ def test_the_image_does_not_run_as_root_and_says_where_it_listens() -> None:
 
 
 def test_the_health_check_tells_a_proxy_from_none(start_proxy: StartProxy) -> None:
-    """Run as it stands in the Dockerfile, but for the port."""
+    """The health check of the Dockerfile, with another port, succeeds only with a proxy."""
     [check] = steps("HEALTHCHECK")
     program, *arguments = json.loads(check.partition(" CMD ")[2])
     assert program == "python3"
@@ -93,7 +94,7 @@ def test_the_health_check_tells_a_proxy_from_none(start_proxy: StartProxy) -> No
 
 
 def test_the_configuration_of_the_image_is_safe_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No desk without a token, and an upstream key for nobody without a key of their own."""
+    """The desk needs a token, and clients need keys of their own to use an upstream key."""
     for name in agreed.known_variables():
         monkeypatch.delenv(name, raising=False)
     path = DEPLOY / "proxy.yaml"
@@ -116,7 +117,7 @@ def test_the_configuration_of_the_image_is_safe_or_refused(monkeypatch: pytest.M
 
 
 def test_compose_names_variables_that_somebody_reads() -> None:
-    """Of the proxy, and its head makes a value for each that is required."""
+    """Compose sets only variables that the proxy reads; its head explains each required one."""
     assert set(PROXY["environment"]) <= agreed.known_variables()
     text = (DEPLOY / "compose.yaml").read_text()
     head = text[: text.index("\nname:")]
@@ -124,7 +125,7 @@ def test_compose_names_variables_that_somebody_reads() -> None:
 
 
 def test_compose_runs_the_proxy_as_the_image_is_meant_to_be() -> None:
-    """Read-only, without capabilities, on loopback, with time to end."""
+    """The proxy is read-only, without capabilities, on loopback, and has time to stop."""
     assert PROXY["read_only"] is True
     assert PROXY["cap_drop"] == ["ALL"]
     assert PROXY["volumes"] == [f"pinocchio:{agreed.STORE_FOLDER}"]
@@ -137,7 +138,7 @@ def test_compose_runs_the_proxy_as_the_image_is_meant_to_be() -> None:
 
 
 def test_compose_mounts_what_is_there() -> None:
-    """Files of the clone exist; named volumes are declared, and no image goes without a version."""
+    """Mounted files exist, named volumes are declared, and each image has a version."""
     for name, service in COMPOSE["services"].items():
         for volume in service.get("volumes", ()):
             source = volume.partition(":")[0]
@@ -147,7 +148,7 @@ def test_compose_mounts_what_is_there() -> None:
 
 
 def test_prometheus_of_compose_scrapes_the_desk() -> None:
-    """With the token that the proxy has, at the proxy's name, and with the alerts."""
+    """Prometheus scrapes the desk by the proxy's name, with its token, and has the alerts."""
     path = DEPLOY / "prometheus" / "prometheus.yml"
     program = shutil.which("promtool")
     assert program is not None, "scripts/setup_programs installs it"
@@ -167,7 +168,7 @@ def test_prometheus_of_compose_scrapes_the_desk() -> None:
 
 
 def test_grafana_of_compose_finds_the_board() -> None:
-    """Its provider looks where the board is mounted, and its source is where Prometheus listens."""
+    """Grafana's provider reads the folder of the board, and its source is Prometheus's address."""
     folder = DEPLOY / "grafana" / "provisioning"
     [provider] = yaml.safe_load((folder / "dashboards/pinocchio.yaml").read_text())["providers"]
     [source] = yaml.safe_load((folder / "datasources/prometheus.yaml").read_text())["datasources"]
@@ -183,7 +184,7 @@ def test_grafana_of_compose_finds_the_board() -> None:
 
 
 def test_the_unit_is_valid_and_hardened(tmp_path: Path) -> None:
-    """As systemd itself judges it; its program is the one of this environment."""
+    """systemd finds the unit valid and hardened, with the program of this environment."""
     program = shutil.which("systemd-analyze")
     if program is None:
         pytest.skip("systemd-analyze is not here")
@@ -199,7 +200,7 @@ def test_the_unit_is_valid_and_hardened(tmp_path: Path) -> None:
 
 
 def test_the_unit_stops_and_restarts_as_the_code_does() -> None:
-    """It waits for open replies, and does not repeat a start that cannot succeed."""
+    """The unit waits for open replies, and does not restart after a start that cannot succeed."""
     text = UNIT.read_text()
     [timeout] = re.findall(r"^TimeoutStopSec=(\d+)$", text, re.MULTILINE)
     assert int(timeout) > agreed.STOP_S

@@ -1,4 +1,4 @@
-"""The lines for nginx in docs/deploy.md: what a proxy in front must not keep back."""
+"""With the lines for nginx in docs/deploy.md, nginx does not hold back a stream."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PAGE = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
 
 
 def test_a_stream_passes_nginx_while_it_grows(tmp_path: Path) -> None:
-    """The first part is there before upstream has sent the rest."""
+    """The first part arrives before upstream has sent the rest."""
     block = PAGE.split("```nginx\n")[1].split("```")[0]
     lines = [re.sub(r"#.*", "", line).strip() for line in block.splitlines()[2:-1]]
     with FaultyUpstream() as upstream:
@@ -24,8 +24,8 @@ def test_a_stream_passes_nginx_while_it_grows(tmp_path: Path) -> None:
             with Nginx(proxy.port, " ".join(lines)) as nginx:
                 url = f"http://127.0.0.1:{nginx.port}/v1/chat/completions"
                 messages = [{"role": "user", "content": "The first part and the second"}]
-                asked = {"model": "gated", "stream": True, "messages": messages}
-                with httpx.stream("POST", url, json=asked, timeout=20, trust_env=False) as reply:
+                body = {"model": "gated", "stream": True, "messages": messages}
+                with httpx.stream("POST", url, json=body, timeout=20, trust_env=False) as reply:
                     parts = reply.iter_bytes()
                     assert b"data: " in next(parts)
                     upstream.last.proceed()

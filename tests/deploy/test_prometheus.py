@@ -1,4 +1,4 @@
-"""The board and the alerts of deploy/: asked of a real Prometheus that scrapes a running proxy."""
+"""The board and the alerts of deploy/, in a real Prometheus that scrapes a running proxy."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ default: {hold: {queue: seniors, expires: 1h, approvals: 2}}
 
 
 class Prometheus:
-    """A server of the test's own, which scrapes one proxy; `api` asks it."""
+    """A Prometheus server that scrapes one proxy; `api` queries it."""
 
     def __init__(self, folder: Path, target: str) -> None:
         self._target = target
@@ -89,7 +89,7 @@ class Prometheus:
         return found
 
     def alerts(self) -> dict[str, Json]:
-        """Return the labels of the alerts that fire, or will if their condition lasts, by name."""
+        """Return the labels of the alerts that are firing or pending, by name."""
         found = self._http.get("/api/v1/alerts").json()["data"]["alerts"]
         return {each["labels"]["alertname"]: each["labels"] for each in found}
 
@@ -191,7 +191,7 @@ def grouped_by(query: str) -> set[str]:
 
 @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
 def test_each_panel_has_something_to_show(prometheus: Prometheus, panel: Json) -> None:
-    """Prometheus reads each query and finds series for it, with the labels of the legend."""
+    """Prometheus accepts each query and finds series for it, with the labels of the legend."""
     for target, query in zip(panel["targets"], queries(panel), strict=True):
         until(lambda query=query: prometheus.ask(query), PATIENCE_S)
         labels = {label for series in prometheus.ask(query) for label in series["metric"]}
@@ -211,7 +211,7 @@ def all_queries() -> list[str]:
 
 
 def test_labels_that_are_selected_are_exported(prometheus: Prometheus) -> None:
-    """A selector with a label that a metric lacks would silently match all, or nothing."""
+    """Each selected label is one that its metric has: another would match all series, or none."""
     seen = 0
     for query in all_queries():
         for metric, selector in re.findall(r"((?:pinocchio|process)_\w+)\{([^}]*)\}", query):
@@ -224,7 +224,7 @@ def test_labels_that_are_selected_are_exported(prometheus: Prometheus) -> None:
 
 
 def test_the_board_shows_every_metric() -> None:
-    """Nothing is exported that nobody would see."""
+    """The board has a query for every metric that is exported."""
     named = set(re.findall(r"pinocchio_\w+", " ".join(all_queries())))
     plain = {re.sub(r"_(bucket|sum|count)$", "", each) for each in named}
     page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")  # checked elsewhere
@@ -232,10 +232,10 @@ def test_the_board_shows_every_metric() -> None:
 
 
 def test_variables_of_the_board_are_of_real_labels(prometheus: Prometheus) -> None:
-    """Both lists of choices are asked of series that have the label."""
-    asked = [each["query"]["query"] for each in BOARD["templating"]["list"][1:]]
-    assert len(asked) == 2
-    for each in asked:
+    """Both lists of choices read a label that its metric has."""
+    queries = [each["query"]["query"] for each in BOARD["templating"]["list"][1:]]
+    assert len(queries) == 2
+    for each in queries:
         metric, label = re.fullmatch(r"label_values\((\w+), (\w+)\)", each).groups()  # type: ignore[union-attr]
         assert label in labels_of(prometheus, metric)
 
@@ -267,7 +267,7 @@ def test_rows_and_panels_do_not_overlap() -> None:
     ids=["check", "test"],
 )
 def test_alerts_fire_when_they_should(arguments: list[str]) -> None:
-    """Each on series that provoke it, and on others that must not."""
+    """Each alert fires on series that should cause it, and not on others."""
     program = shutil.which("promtool")
     if program is None:
         pytest.skip("promtool is not installed: Debian's package prometheus has it")
@@ -283,7 +283,7 @@ def test_alerts_fire_when_they_should(arguments: list[str]) -> None:
 
 
 def test_a_running_proxy_makes_alerts_fire(proxy: LiveProxy, prometheus: Prometheus) -> None:
-    """A reply that ages, a certificate that is withdrawn, and drift; nothing is said to be down."""
+    """An old held reply, a withdrawn certificate and drift fire alerts; others do not fire."""
     assert "PinocchioHeldReplyAges" not in prometheus.alerts()
     with closing(sqlite3.connect(proxy.store_path)) as connection, connection:
         change = "UPDATE held_replies SET created_at = created_at - 9000 WHERE state = 'held'"

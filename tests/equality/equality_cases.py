@@ -1,7 +1,7 @@
-"""What the equality suite compares, part one: chat completions, asked and answered as JSON.
+"""What the equality suite compares, part one: chat completions, as JSON.
 
-A case is one request and one scripted reply, both byte by byte. Bodies are written by hand: a
-library would put their numbers, escapes and white space in order.
+A case is one request and one scripted reply, both given byte by byte. Bodies are written by hand,
+since a library would change their numbers, escapes and white space.
 """
 
 from __future__ import annotations
@@ -51,8 +51,10 @@ default: deliver
 
 @dataclass(frozen=True)
 class Case:
-    """`members` of ours stand in the reply's body where it is attached; `may_lack` says that none
-    does as long as the surface is not scored. `plain` is the body as it is decoded for a member.
+    """A request and its reply; with the member attached, the body has `members` of ours.
+
+    `may_lack` says that it has none as long as the surface is not scored. `plain` is the body after
+    the decoding that a member needs.
     """
 
     name: str
@@ -198,7 +200,7 @@ NO_COMPLETIONS: dict[str, bytes] = {
 
 
 def _encoded() -> list[Case]:
-    """Bodies in every encoding, asked for and not."""
+    """Return cases of bodies in every encoding, accepted by the request or not."""
     twice = gzip.compress(TEXT[:50]) + gzip.compress(TEXT[50:])
     raw = zlib.compressobj(wbits=-zlib.MAX_WBITS)
     encoders: dict[str, tuple[bytes, Callable[[bytes], bytes]]] = {
@@ -213,21 +215,25 @@ def _encoded() -> list[Case]:
         "identity": (b"identity", bytes),
     }
     cases = []
-    for name, (told, encode) in encoders.items():
-        reply = replied(encode(TEXT), (b"Content-Encoding", told), (b"Vary", b"Accept-Encoding"))
-        sent = replace(ASKED, headers=(*ASKED.headers, (b"Accept-Encoding", told + b";q=1, *;q=0")))
+    for name, (encoding, encode) in encoders.items():
+        reply = replied(
+            encode(TEXT), (b"Content-Encoding", encoding), (b"Vary", b"Accept-Encoding")
+        )
+        sent = replace(
+            ASKED, headers=(*ASKED.headers, (b"Accept-Encoding", encoding + b";q=1, *;q=0"))
+        )
         cases.append(Case(f"{name}-asked-for", sent, reply, 1, plain=TEXT))
         if name in ("gzip", "br"):
             cases.append(Case(f"{name}-not-asked-for", ASKED, reply, 1, plain=TEXT))
-    for name, told in {"unknown": b"rot13", "two": b"gzip, br"}.items():
-        reply = replied(TEXT, (b"Content-Encoding", told))
+    for name, encoding in {"unknown": b"rot13", "two": b"gzip, br"}.items():
+        reply = replied(TEXT, (b"Content-Encoding", encoding))
         cases.append(Case(f"{name}-encodings", ASKED, reply))
     empty = replied(b"", (b"Content-Encoding", b"gzip"))
     return [*cases, Case("gzip-of-nothing-at-all", ASKED, empty)]
 
 
 def _framed() -> list[Case]:
-    """Return cases with the same bytes, arriving in other ways."""
+    """Return cases of the same bytes that arrive in different ways."""
     short = '{"choices":[{"message":{"content":"größer ✓ 🍋 \\ud83c"}}]}'.encode()
     drip = replace(replied(b""), writes=each_byte(short), pause_s=2e-4)
     replies = {
@@ -244,7 +250,7 @@ def _framed() -> list[Case]:
 
 
 def _headed() -> list[Case]:
-    """Header fields of replies that are easily lost."""
+    """Return cases of replies with header fields that are easily lost."""
     types = {
         "charset": (b"application/json; charset=utf-8", 1),
         "charset-upper-case": (b"Application/JSON;Charset=UTF-8", 1),

@@ -1,4 +1,4 @@
-"""What an answer says, whole or streamed: what is left to compare where it is written anew."""
+"""The content of an answer, whole or streamed, for comparison where its text may differ."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ Json = dict[str, Any]
 
 def chunks_in(body: bytes) -> list[Json]:
     """Return the chunks of a stream, whatever its line ends."""
-    told = body.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    data = (line.removeprefix("data:").strip() for line in told if line.startswith("data:"))
+    lines = body.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    data = (line.removeprefix("data:").strip() for line in lines if line.startswith("data:"))
     return [json.loads(text) for text in data if text and text != "[DONE]"]
 
 
@@ -27,7 +27,7 @@ def of_stream(chunks: Iterable[Json]) -> Json:
             _grow(choice, part["delta"])
             choice["finish"] = choice["finish"] or part["finish_reason"]
             logprobs = (part.get("logprobs") or {}).get("content") or []
-            choice.setdefault("logprobs", []).extend(told["token"] for told in logprobs)
+            choice.setdefault("logprobs", []).extend(token["token"] for token in logprobs)
     return head | {"choices": choices}
 
 

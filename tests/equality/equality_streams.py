@@ -30,7 +30,7 @@ def event(data: bytes) -> bytes:
 
 
 def deltas(*parts: bytes) -> list[bytes]:
-    """Events of one choice, a delta each."""
+    """Return the events of one choice, one for each delta."""
     return [event(chunk(part(delta))) for delta in parts]
 
 
@@ -67,8 +67,10 @@ def _obfuscated() -> list[bytes]:
 
 
 def _logprobs() -> list[bytes]:
-    told = b'{"content":[{"token":"\\u00e9","logprob":-1.0e-5,"bytes":[195,169]}],"refusal":null}'
-    piece = part(b'"content":"\\u00e9"').replace(b'"logprobs":null', b'"logprobs":' + told)
+    logprobs = (
+        b'{"content":[{"token":"\\u00e9","logprob":-1.0e-5,"bytes":[195,169]}],"refusal":null}'
+    )
+    piece = part(b'"content":"\\u00e9"').replace(b'"logprobs":null', b'"logprobs":' + logprobs)
     return [event(chunk(piece)), event(chunk(piece)), finish(), DONE]
 
 
@@ -84,7 +86,7 @@ def _two_finish_together() -> list[bytes]:
     return [event(chunk(part(b'"content":"a"'))), event(chunk(ends)), DONE]
 
 
-# each with the number of its finish events
+# Each with the number of its finish events.
 STREAMS: dict[str, tuple[list[bytes], int]] = {
     "text": (PLAIN, 1),
     "empty-text": ([*deltas(OPENING), finish(), DONE], 1),
@@ -181,7 +183,7 @@ def streamed(events: list[bytes], *headers: Field) -> Reply:
 
 
 def _framed() -> list[Case]:
-    """Return cases with the same events, arriving in other ways."""
+    """Return cases of the same events that arrive in different ways."""
     short = (
         '{"id":"c","model":"m","choices":[{"index":0,"delta":{"content":"größer ✓ 🍋 \\ud83c"},'
         '"finish_reason":"stop"}]}'
@@ -208,17 +210,17 @@ def _headed() -> list[Case]:
         "upper-case": b"Text/Event-Stream; Charset=utf-8",
     }
     cases = [
-        Case(f"stream-type-{n}", ASKED, replace(streamed(PLAIN), headers=((EVENTS[0], told),)), 1)
-        for n, told in types.items()
+        Case(f"stream-type-{n}", ASKED, replace(streamed(PLAIN), headers=((EVENTS[0], value),)), 1)
+        for n, value in types.items()
     ]
-    told = (b"Cache-Control", b"no-cache"), (b"X-Accel-Buffering", b"no"), (b"x-a", b"caf\xe9")
-    cases.append(Case("stream-headers", ASKED, streamed(PLAIN, *told), 1))
+    fields = (b"Cache-Control", b"no-cache"), (b"X-Accel-Buffering", b"no"), (b"x-a", b"caf\xe9")
+    cases.append(Case("stream-headers", ASKED, streamed(PLAIN, *fields), 1))
     old = replace(ASKED, version="HTTP/1.0")
     return [*cases, Case("stream-http-1.0", old, replace(streamed(PLAIN), framing="close"), 1)]
 
 
 def _unlike() -> list[Case]:
-    """Streams nobody asked for, and other things than a stream."""
+    """Return cases of streams without a request for one, and of replies that are no stream."""
     body = b"".join(PLAIN)
     packed = streamed([gzip.compress(body)], (b"Content-Encoding", b"gzip"))
     html = Reply((b"<p>sorry</p>",), headers=((b"Content-Type", b"text/html"),))

@@ -60,7 +60,7 @@ def _errors() -> list[Case]:
 
 
 def _other_statuses() -> list[Case]:
-    """Redirects are relayed and not followed; what has no body gets none."""
+    """Return cases of redirects, which are relayed, not followed, and of replies without body."""
     place = (b"Location", b"/v1/elsewhere?x=%2F")
     cases = [
         Case(f"redirect-{status}", ASKED, Reply((b"moved",), status, (place, HTML)))
@@ -117,8 +117,8 @@ def _methods() -> list[Case]:
         "broken-json-asked": _sent("POST", "/moderations", b'{"model": ', JSON),
         "expect": _sent("POST", "/files", body, JSON, (b"Expect", b"100-continue")),
     }
-    told = replied(b'{"object":"list","data":[{"id":"ok","price":1.0}],"vendor":1e5}\n')
-    return [Case(name, request, told) for name, request in sent.items()]
+    reply = replied(b'{"object":"list","data":[{"id":"ok","price":1.0}],"vendor":1e5}\n')
+    return [Case(name, request, reply) for name, request in sent.items()]
 
 
 def _heads() -> list[Case]:
@@ -152,7 +152,7 @@ TARGETS = {
 
 
 def _chunked() -> list[Case]:
-    """Chunked replies with more in them than chunks."""
+    """Return cases of chunked replies that contain more than chunks."""
     headers: tuple[Field, ...] = (JSON, (b"Transfer-Encoding", b"chunked"))
     bodies = {
         "trailers": b"2\r\n{}\r\n0\r\nx-sum: 1\r\nx-pinocchio-action: deliver\r\n\r\n",
@@ -170,7 +170,7 @@ def _targets() -> list[Case]:
 
 
 def _binaries() -> list[Case]:
-    """Bodies that are neither text nor small."""
+    """Return cases of bodies that are neither text nor small."""
     every = bytes(range(256))
     audio = (b"Content-Type", b"audio/mpeg")
     form = (b"Content-Type", b'multipart/form-data; boundary="x y"')
@@ -180,7 +180,7 @@ def _binaries() -> list[Case]:
         b"Content-Type: audio/wav\r\n\r\n%b\r\n--x y--\r\n"
     )
     speak = _sent("POST", "/audio/speech", b'{"model":"tts","input":"x"}', JSON)
-    range_told = ((b"Content-Range", b"bytes 0-255/9999"), (b"Accept-Ranges", b"bytes"))
+    range_fields = ((b"Content-Range", b"bytes 0-255/9999"), (b"Accept-Ranges", b"bytes"))
     part = _sent("GET", "/files/f/content", b"", (b"Range", b"bytes=0-255"))
     packed = ((b"Content-Encoding", b"br"), audio)
     return [
@@ -199,7 +199,7 @@ def _binaries() -> list[Case]:
         Case("speech-until-close", speak, Reply((every * 9,), headers=(audio,), framing="close")),
         Case("speech-encoded", speak, Reply((every,), headers=packed)),
         Case("reply-of-3-mb", speak, Reply((every * 12_288,), headers=(audio,))),
-        Case("range", part, Reply((every,), 206, (audio, *range_told))),
+        Case("range", part, Reply((every,), 206, (audio, *range_fields))),
         Case("no-body-at-all", speak, Reply((), headers=(audio,))),
         Case(
             "surface-http-1.0",
@@ -293,14 +293,14 @@ def _scored_later() -> list[Case]:
         "/completions": (b'{"model":"m","prompt":"?","echo":false%b }', ()),
         "/messages": (question, headers),
     }
-    told = {
+    answers = {
         "/responses": (RESPONSE % (b"completed", OUTPUT), RESPONSE_EVENTS),
         "/completions": (FINISHED % (b'"stop"', b',"usage":null'), FINISHED_EVENTS),
         "/messages": (MESSAGE % (SAID, b'"end_turn"'), MESSAGE_EVENTS),
     }
     cases = []
     for target, (body, fields) in surfaces.items():
-        name, (whole, events) = target.strip("/"), told[target]
+        name, (whole, events) = target.strip("/"), answers[target]
         ask = post(body % b"", *fields, target=f"/v1{target}?beta=true")
         live = replace(ask, body=body % b',"stream":true')
         packed = replied(gzip.compress(whole), (b"Content-Encoding", b"gzip"))

@@ -2,10 +2,10 @@
 
     with RecordingUpstream() as upstream:
         upstream.reply = Reply(writes=(b'{"a":', b"1.0}"))
-        told = ask(upstream.port, Sent("POST", "/v1/x", body=b"{}"))
+        reply = ask(upstream.port, Sent("POST", "/v1/x", body=b"{}"))
 
-`RecordingUpstream` answers every request with its `reply` and keeps what it was asked; `Connection`
-is a client that sends bytes as they are told and reads one reply. Header names come in lower case.
+`RecordingUpstream` answers every request with its `reply` and keeps the requests; `Connection` is a
+client that sends the given bytes and reads one reply. Header names come in lower case.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Framing = Literal["length", "chunked", "close", "none"]
 
 PING = "/v1/models/ping"  # answered by itself and not recorded: is the connection still in order?
 PONG = b'{"pong":true}'
-SILENCE_S = 60  # longer than anything takes, also on a busy machine
+SILENCE_S = 60  # longer than anything takes, even on a busy machine
 WITHOUT_BODY = (204, 304)
 JSON: Field = (b"Content-Type", b"application/json")
 
 
 @dataclass(frozen=True)
 class Sent:
-    """A request as it goes onto the wire; `Host` is added where `headers` have none."""
+    """A request as it is sent; `Host` is added where `headers` have none."""
 
     method: str
     target: str
@@ -50,11 +50,11 @@ class Sent:
 
 @dataclass(frozen=True)
 class Reply:
-    """A reply as it goes onto the wire: its body in the given TCP writes.
+    """A reply as it is sent: its body in these TCP writes.
 
-    `pause_s` is waited behind each; `interim` stands before the head, `after` behind the body:
-    without a pause all of it is one write. With `length` a Content-Length is added where `headers`
-    have none.
+    After each write it waits for `pause_s`. `interim` comes before the head and `after` behind the
+    body; without a pause the whole reply is one write. With `length` a Content-Length is added
+    where `headers` have none.
     """
 
     writes: tuple[bytes, ...] = ()
@@ -231,7 +231,7 @@ def _framed(sent: Sent) -> bytes:
 
 
 def ask(port: int, sent: Sent) -> Message:
-    """One request on a connection of its own."""
+    """Send one request on a connection of its own; return the reply."""
     with Connection(port) as connection:
         return connection.ask(sent)
 
@@ -240,7 +240,7 @@ def ask(port: int, sent: Sent) -> Message:
 
 
 class _Handler(socketserver.BaseRequestHandler):
-    """One connection, request after request."""
+    """One connection, on which request after request is answered."""
 
     server: _Server
 
@@ -251,10 +251,10 @@ class _Handler(socketserver.BaseRequestHandler):
             while self._answer(wire):
                 pass
         except (BrokenOffError, OSError):
-            pass  # the client is gone
+            pass  # the client has disconnected
 
     def _answer(self, wire: _Wire) -> bool:
-        """Answers one request; whether the connection lives on."""
+        """Answer one request; return whether the connection stays open."""
         head = wire.head()
         if head.header(b"expect"):
             self.request.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -300,9 +300,9 @@ class _Server(socketserver.ThreadingTCPServer):
 
 @dataclass
 class RecordingUpstream:
-    """Serves on a thread of its own while it is a context; `take` gives what it was asked.
+    """Serves on its own thread while it is a context; `take` returns the requests.
 
-    `played` counts the replies that are out with all that follows them.
+    `played` counts the replies that have been sent with everything that follows them.
     """
 
     reply: Reply = Reply()
@@ -331,7 +331,7 @@ class RecordingUpstream:
         return f"http://127.0.0.1:{self.port}/v1"
 
     def wait_until_played(self, count: int) -> None:
-        """Until `count` replies are out; fails when they are not within `SILENCE_S`."""
+        """Wait until `count` replies are sent; fail if they are not within `SILENCE_S`."""
         deadline = time.monotonic() + SILENCE_S
         while self.played < count:
             assert time.monotonic() < deadline, "the reply was never played to its end"

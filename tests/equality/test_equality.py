@@ -2,10 +2,10 @@
 
 Each case (`equality_cases.py`, `equality_streams.py`, `equality_surfaces.py`) is played twice by a
 bare socket: straight to a recording upstream, and through a proxy in front of it. What must be
-equal: on the way there method, target, header fields and body; on the way back status, header
-fields in their order, and body. Not compared, as they belong to one connection or are ours: the
-fields of RFC 9110, 7.6.1, `Host`, the framing of the body, `x-pinocchio-*`, and the one
-`pinocchio` member where it is attached. The suite knows the proxy from the outside only.
+equal: of the request method, target, header fields and body; of the reply status, header fields in
+their order, and body. Not compared, as they belong to one connection or are ours: the fields of RFC
+9110, 7.6.1, `Host`, the framing of the body, `x-pinocchio-*`, and the one `pinocchio` member where
+it is attached. The suite knows the proxy from the outside only.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ HOP_BY_HOP = {
     b"transfer-encoding",
     b"upgrade",
 }
-OF_FRAMING = {b"content-length"}  # compared by itself
+OF_FRAMING = {b"content-length"}  # compared separately
 OF_REQUESTS = OF_FRAMING | {b"host", b"expect"}
 OURS = b"x-pinocchio-"
 CASES = [*COMPLETIONS, *STREAMED, *SURFACES]
 
-# What does not hold yet: the case's name, the modes in which it fails, and why.
+# Cases that fail so far: the name, the modes in which it fails, and why.
 EVERYWHERE = "off attached buffered buffered-attached"
 BROKEN: dict[str, tuple[str, str]] = {
     "empty-query": (EVERYWHERE, "ASGI does not tell a lone '?' from none"),
@@ -80,24 +80,24 @@ BROKEN: dict[str, tuple[str, str]] = {
 
 @dataclass
 class Rig:
-    """The upstream, a proxy of every mode in front of it, and what was told without any."""
+    """The upstream, a proxy of every mode in front of it, and the replies without a proxy."""
 
     upstream: RecordingUpstream
     proxies: dict[str, LiveProxy]
-    _told: dict[str, tuple[Message, Message]] = field(default_factory=dict)
+    _direct: dict[str, tuple[Message, Message]] = field(default_factory=dict)
 
-    def told(self, case: Case) -> tuple[Message, Message]:
-        """Upstream's reply to the client itself, and the request as it then arrives."""
-        if case.name not in self._told:
+    def direct(self, case: Case) -> tuple[Message, Message]:
+        """Return upstream's reply to the client itself, and the request that then arrives."""
+        if case.name not in self._direct:
             self.upstream.reply = case.reply
             self.upstream.take()
             reply = ask(self.upstream.port, case.sent)
             [request] = self.upstream.take()
-            self._told[case.name] = reply, request
-        return self._told[case.name]
+            self._direct[case.name] = reply, request
+        return self._direct[case.name]
 
     def got(self, mode: str, case: Case) -> tuple[Message, Message]:
-        """Send a case through a proxy; return the reply and the request that reached the upstream.
+        """Send a case through a proxy; return the reply and the request that reached upstream.
 
         Fails if the connection is not in order afterwards.
         """
@@ -139,7 +139,7 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 
 
 def each(mode: str, cases: list[Case]) -> pytest.MarkDecorator:
-    """Parametrises over cases, and marks what is known not to hold in a mode.
+    """Parametrise over cases, and mark those that are known to fail in a mode.
 
     With the member attached, the suite tries every second case, and `-m slow` the others.
     """
@@ -160,7 +160,7 @@ def each(mode: str, cases: list[Case]) -> pytest.MarkDecorator:
 
 
 def crossing(message: Message, dropped: set[bytes]) -> list[Field]:
-    """Return the header fields in order, without those of one connection and ours."""
+    """Return the header fields in order, without ours and those of one connection."""
     lists = [value.lower().split(b",") for name, value in message.headers if name == b"connection"]
     named = {part.strip() for parts in lists for part in parts}
     return [
@@ -170,33 +170,33 @@ def crossing(message: Message, dropped: set[bytes]) -> list[Field]:
     ]
 
 
-def same_request(got: Message, told: Message) -> None:
-    assert (got.method, got.target) == (told.method, told.target)
-    assert crossing(got, OF_REQUESTS) == crossing(told, OF_REQUESTS)
-    assert got.body == told.body
+def same_request(got: Message, direct: Message) -> None:
+    assert (got.method, got.target) == (direct.method, direct.target)
+    assert crossing(got, OF_REQUESTS) == crossing(direct, OF_REQUESTS)
+    assert got.body == direct.body
 
 
-def same_reply(case: Case, got: Message, told: Message) -> None:
-    assert got.status == told.status
-    assert crossing(got, OF_FRAMING) == crossing(told, OF_FRAMING)
-    assert got.body == told.body
-    length = told.header(b"content-length")
+def same_reply(case: Case, got: Message, direct: Message) -> None:
+    assert got.status == direct.status
+    assert crossing(got, OF_FRAMING) == crossing(direct, OF_FRAMING)
+    assert got.body == direct.body
+    length = direct.header(b"content-length")
     assert length is None or got.header(b"content-length") == length
     assert got.framing != "chunked" or case.sent.version == "HTTP/1.1"
 
 
-def same_but_for_members(case: Case, got: Message, told: Message) -> None:
+def same_but_for_members(case: Case, got: Message, direct: Message) -> None:
     body, count = without_members(got.body)
     if count == 0:
         assert case.may_lack or not case.members
-        same_reply(case, got, told)
+        same_reply(case, got, direct)
         return
     assert count == case.members
-    assert got.status == told.status
+    assert got.status == direct.status
     dropped = OF_FRAMING | ({b"content-encoding"} if case.plain is not None else set())
-    assert crossing(got, dropped) == crossing(told, dropped)
+    assert crossing(got, dropped) == crossing(direct, dropped)
     assert got.header(b"content-encoding") in (None, b"identity")
-    assert body == (case.plain or told.body)
+    assert body == (case.plain or direct.body)
     assert got.framing != "chunked" or case.sent.version == "HTTP/1.1"
 
 
@@ -205,23 +205,23 @@ def same_but_for_members(case: Case, got: Message, told: Message) -> None:
 
 @each("off", CASES)
 def test_with_policies_off_every_byte_is_upstreams(rig: Rig, case: Case) -> None:
-    """In shadow mode with `attach.body: false` request and reply are the same with and without."""
-    told, asked = rig.told(case)
+    """In shadow mode with `attach.body: false`, a proxy changes neither request nor reply."""
+    direct, direct_request = rig.direct(case)
     got, arrived = rig.got("off", case)
-    same_request(arrived, asked)
-    same_reply(case, got, told)
+    same_request(arrived, direct_request)
+    same_reply(case, got, direct)
 
 
 @each("attached", CASES)
 def test_without_the_member_every_byte_is_upstreams(rig: Rig, case: Case) -> None:
-    """With the member attached, its bytes are all that is different."""
-    told, asked = rig.told(case)
+    """With the member attached, a reply differs from upstream's only by the member's bytes."""
+    direct, direct_request = rig.direct(case)
     got, arrived = rig.got("attached", case)
-    same_request(arrived, asked)
-    same_but_for_members(case, got, told)
+    same_request(arrived, direct_request)
+    same_but_for_members(case, got, direct)
 
 
-# An answer that upstream ends in an error is not delivered by a policy that had to look at it all.
+# A policy that reads a whole answer does not deliver one that upstream ends in an error.
 UNLIKE_LIVE = ("stream-error-event-after-finish",)
 BUFFERED = [
     case
@@ -233,27 +233,27 @@ BUFFERED = [
 
 @each("buffered", BUFFERED)
 def test_buffered_equals_live(rig: Rig, case: Case) -> None:
-    """A reply that a policy looked at whole, and delivers, is the reply that goes through live."""
-    told, asked = rig.told(case)
+    """A reply that a policy reads as a whole and delivers is the same as a live one."""
+    direct, direct_request = rig.direct(case)
     got, arrived = rig.got("buffered", case)
-    same_request(arrived, asked)
-    same_reply(case, got, told)
+    same_request(arrived, direct_request)
+    same_reply(case, got, direct)
 
 
 @each("buffered-attached", BUFFERED)
 def test_buffered_equals_live_but_for_the_member(rig: Rig, case: Case) -> None:
-    """The same with the member attached, which stands in the same places as in a live stream."""
-    told, asked = rig.told(case)
+    """A reply that is read as a whole has the member in the same places as a live one."""
+    direct, direct_request = rig.direct(case)
     got, arrived = rig.got("buffered-attached", case)
-    same_request(arrived, asked)
-    same_but_for_members(case, got, told)
+    same_request(arrived, direct_request)
+    same_but_for_members(case, got, direct)
 
 
 # Beyond single exchanges
 
 
 def test_every_case_has_a_name_of_its_own() -> None:
-    """No case hides another, and no known failure is of a case that is gone."""
+    """No case hides another, and each known failure belongs to a case that exists."""
     names = [case.name for case in CASES]
     assert len(set(names)) == len(names)
     assert set(BROKEN) <= set(names)
@@ -272,19 +272,19 @@ UNSEEN = {
 
 @each("unseen", [case for case in CASES if case.name in UNSEEN])
 def test_with_nothing_attached_no_field_is_ours(rig: Rig, case: Case) -> None:
-    """With `attach: {headers: false, body: false}` the reply has no field that tells of a proxy."""
-    told, _ = rig.told(case)
+    """With `attach: {headers: false, body: false}` no field of the reply reveals the proxy."""
+    direct, _ = rig.direct(case)
     got, _ = rig.got("unseen", case)
-    same_reply(case, got, told)
+    same_reply(case, got, direct)
     assert not [name for name, _ in got.headers if name.startswith(OURS)]
 
 
 def test_the_length_keeps_its_place(rig: Rig) -> None:
-    """Where the body is upstream's, so is the place of Content-Length among the fields."""
+    """If the body is upstream's, Content-Length keeps its place among the fields."""
     case = next(case for case in CASES if case.name == "content-length-first")
-    told, _ = rig.told(case)
+    direct, _ = rig.direct(case)
     got, _ = rig.got("off", case)
-    assert crossing(got, set()) == crossing(told, set())
+    assert crossing(got, set()) == crossing(direct, set())
 
 
 def any_split(whole: bytes) -> st.SearchStrategy[tuple[bytes, ...]]:
@@ -307,7 +307,7 @@ ANY = settings(max_examples=15, suppress_health_check=[HealthCheck.function_scop
 def test_any_split_of_a_stream_gives_its_bytes(
     rig: Rig, mode: str, writes: tuple[bytes, ...]
 ) -> None:
-    """However upstream's writes cut a stream, in characters and line ends too, it arrives whole."""
+    """However upstream's writes cut a stream, even within characters, it arrives whole."""
     case = Case("split", ASKED_STREAM, replace(streamed(list(writes)), pause_s=1e-4), 1)
     got, _ = rig.got(mode, case)
     assert without_members(got.body)[0] == STREAM
@@ -319,14 +319,14 @@ def test_any_split_of_a_stream_gives_its_bytes(
 def test_any_split_of_a_body_gives_its_bytes(
     rig: Rig, mode: str, writes: tuple[bytes, ...]
 ) -> None:
-    """The same for a body in chunks."""
+    """A body in chunks arrives whole, however upstream's writes cut it."""
     reply = replace(replied(b""), writes=writes, framing="chunked", pause_s=1e-4)
     got, _ = rig.got(mode, Case("split", ASKED, reply, 1))
     assert without_members(got.body)[0] == TEXT
 
 
 def test_a_request_in_single_bytes_arrives_whole(rig: Rig) -> None:
-    """However a client cuts its request, upstream gets the same."""
+    """However a client cuts its request, upstream gets the same bytes."""
     rig.upstream.reply, proxy = replied(TEXT), rig.proxies["off"]
     rig.upstream.take()
     with Connection(proxy.port) as connection:
@@ -379,7 +379,7 @@ STRAY = {
 def test_bytes_behind_a_reply_are_nobodys_reply(
     rig: Rig, name: str, pause_s: float, tmp_path: Path
 ) -> None:
-    """What upstream sends without being asked neither answers nor breaks another request."""
+    """Bytes that upstream sends behind a reply neither answer nor break another request."""
     sent, reply, stray = STRAY[name]
     expected = reply.status, b"" if reply.status != 200 or sent.method == "HEAD" else reply.body
     rig.upstream.reply = replace(reply, after=stray, pause_s=pause_s)

@@ -16,7 +16,7 @@ Lost, each with its test:
     every other surface                                     test_other_surfaces_are_refused
 
 Of an upstream that speaks another format there is only what litellm makes of it; what that loses
-stands in `test_translated_replies.py`.
+is in `test_translated_replies.py`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from tests.equality.equality_surfaces import FAILURES, STATUSES, SURFACES
 from tests.equality.recording import Message, RecordingUpstream, Reply, Sent, ask
 from tests.running.live_proxy import LiveProxy
 
-# pydantic grumbles about the fields of vendors that litellm puts there; aiohttp about large bodies
+# Pydantic warns of the fields of vendors that litellm puts there; aiohttp of large bodies.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Pydantic serializer warnings:UserWarning"),
     pytest.mark.filterwarnings("ignore::pydantic.PydanticDeprecatedSince211"),
@@ -64,7 +64,7 @@ BY_NAME = {case.name: case for case in (*COMPLETIONS, *STREAMED, *SURFACES)}
 
 @dataclass
 class Rig:
-    """A recording upstream, and proxies that translate on the way there and back."""
+    """A recording upstream, and proxies that translate requests and replies."""
 
     upstream: RecordingUpstream
     proxies: dict[str, LiveProxy]
@@ -80,9 +80,10 @@ class Rig:
 
 @pytest.fixture(scope="module", autouse=True)
 def one_parser_at_a_time() -> Iterator[None]:
-    """litellm's threads write tracebacks, and so does pytest of what is known to fail.
+    """Let one thread at a time parse source: CPython 3.11 cannot do it on two (gh-106905).
 
-    Both parse source for it, which CPython 3.11 cannot do on two threads at once (gh-106905).
+    litellm's threads write tracebacks, and so does pytest for tests that are known to fail. Both
+    parse source for it.
     """
     parse, lock = ast.parse, threading.RLock()
 
@@ -131,22 +132,22 @@ ARRIVING = ["gzip-not-asked-for", "br-not-asked-for", "chunked", "until-close"]
 
 @pytest.mark.parametrize("name", ARRIVING)
 def test_however_an_answer_arrives_it_is_the_same(rig: Rig, name: str) -> None:
-    """Encodings, framings and borders within characters make no difference."""
+    """Encodings, framings and boundaries within characters make no difference."""
     case = BY_NAME[name]
     got, _ = rig.got(ASKED, case.reply)
     assert got.body == (case.plain or case.reply.body)
 
 
 def test_no_usage_is_made_up(rig: Rig) -> None:
-    """Where upstream tells no usage, neither does the proxy."""
-    told = b'{"id":"c","object":"chat.completion","created":1,"model":"m","choices":[%b]}'
+    """If upstream sends no usage, the proxy sends none."""
+    answer = b'{"id":"c","object":"chat.completion","created":1,"model":"m","choices":[%b]}'
     choice = b'{"index":0,"message":{"role":"assistant","content":"x"},"finish_reason":"stop"}'
-    got, _ = rig.got(ASKED, replied(told % choice))
+    got, _ = rig.got(ASKED, replied(answer % choice))
     assert "usage" not in json.loads(got.body)
 
 
 def test_no_empty_places_are_added(rig: Rig) -> None:
-    """A choice has no members but those of OpenAI's format and what upstream put there."""
+    """A choice has only the members of OpenAI's format and those that upstream put there."""
     got, _ = rig.got(ASKED, replied(TEXT))
     [choice] = json.loads(got.body)["choices"]
     assert set(choice) == {"index", "message", "logprobs", "finish_reason"}
@@ -164,7 +165,7 @@ NO_ANSWERS = {
 
 @pytest.mark.parametrize("name", NO_ANSWERS)
 def test_what_is_no_answer_is_502(rig: Rig, name: str) -> None:
-    """A 200 that is no completion is an error of the proxy's, without a word of litellm's."""
+    """A 200 that is no completion is an error of the proxy's, without any of litellm's text."""
     got, _ = rig.got(ASKED, replied(NO_ANSWERS[name]))
     error = json.loads(got.body)["error"]
     assert (got.status, got.header(b"x-pinocchio-error")) == (502, b"true")
@@ -176,7 +177,7 @@ def test_what_is_no_answer_is_502(rig: Rig, name: str) -> None:
 @pytest.mark.parametrize("sent", [ASKED, ASKED_STREAM], ids=["json", "stream"])
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_redirects_are_not_followed(rig: Rig, sent: Sent, status: int) -> None:
-    """Upstreams come from the configuration, never from a Location: one call, and an error."""
+    """A redirect is not followed, since upstreams come from the configuration: it is an error."""
     reply = Reply((b"moved",), status, ((b"Location", b"/v1/chat/elsewhere"),))
     got, request = rig.got(sent, reply)
     assert request.target == CHAT.encode()
@@ -186,9 +187,9 @@ def test_redirects_are_not_followed(rig: Rig, sent: Sent, status: int) -> None:
 
 # Streams
 
-# a stream that breaks off or holds nothing is no answer ..
+# A stream that breaks off or holds nothing is no answer.
 IN_ERROR = {"error-event", "error-event-first", "nothing-but-comments", "nothing-at-all"}
-# .. and these cannot be judged as one, wherever they come from
+# Policies cannot judge these, whatever upstream sends them.
 NOT_JUDGED = {"error-event-after-finish", "no-finish-but-done", "nothing-but-done"}
 
 
@@ -215,7 +216,7 @@ def test_what_is_no_stream_is_502(rig: Rig, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["stream-error-event", "stream-error-event-first"])
 def test_an_error_in_a_stream_keeps_its_words(rig: Rig, name: str) -> None:
-    """An error event of upstream's reaches the client as it is, without [DONE]."""
+    """An error event of upstream's reaches the client unchanged, without [DONE]."""
     got, _ = rig.got(ASKED_STREAM, BY_NAME[name].reply)
     assert b"[DONE]" not in got.body
     assert BY_NAME[name].reply.body.startswith(got.body)
@@ -224,7 +225,7 @@ def test_an_error_in_a_stream_keeps_its_words(rig: Rig, name: str) -> None:
 
 @pytest.mark.parametrize("is_stream", [False, True], ids=["json", "stream"])
 def test_the_member_is_all_that_attaching_adds(rig: Rig, is_stream: bool) -> None:
-    """Attached or not, the translated body is the same but for one `pinocchio` member."""
+    """With the member attached, the translated body differs only by one `pinocchio` member."""
     sent, reply = (ASKED_STREAM, streamed(PLAIN)) if is_stream else (ASKED, replied(TEXT))
     bare, _ = rig.got(sent, reply)
     got, _ = rig.got(sent, reply, "attached")
@@ -246,8 +247,8 @@ def test_an_error_keeps_its_status_and_limits(rig: Rig, status: int, kind: str) 
     case = BY_NAME[f"error-{status}-{kind}"]
     got, _ = rig.got(ASKED, case.reply)
     assert (got.status, got.header(b"x-pinocchio-error")) == (status, None)
-    told = dict(case.reply.headers)
-    for name, value in told.items():
+    fields = dict(case.reply.headers)
+    for name, value in fields.items():
         if name.decode() in RETRY or name.startswith(b"x-ratelimit-"):
             assert got.header(name.lower()) == value
     error = json.loads(got.body)["error"]
@@ -259,12 +260,12 @@ def test_an_error_keeps_its_status_and_limits(rig: Rig, status: int, kind: str) 
 
 @pytest.mark.parametrize("status", [400, 429, 500])
 def test_an_error_for_a_stream_is_an_error(rig: Rig, status: int) -> None:
-    """Where upstream refuses a stream, the client gets the same status and words."""
+    """If upstream refuses a stream, the client gets the same status and message."""
     case: Case = BY_NAME[f"error-{status}-for-a-stream"]
     got, _ = rig.got(ASKED_STREAM, case.reply)
     assert got.status == status
-    told = json.loads(case.reply.body)["error"]
-    assert json.loads(got.body)["error"].items() <= told.items()
+    error = json.loads(case.reply.body)["error"]
+    assert json.loads(got.body)["error"].items() <= error.items()
 
 
 # Requests
@@ -299,7 +300,7 @@ FIELDS: Json = {
 
 @pytest.mark.parametrize("name", REQUESTS)
 def test_a_request_says_the_same(rig: Rig, name: str) -> None:
-    """Long conversations and images arrive upstream as they were, under the client's key."""
+    """Long conversations and images arrive upstream unchanged, under the client's key."""
     sent = BY_NAME[name].sent
     _, request = rig.got(sent, replied(TEXT))
     assert json.loads(request.body) == json.loads(sent.body)
@@ -308,18 +309,18 @@ def test_a_request_says_the_same(rig: Rig, name: str) -> None:
 
 @pytest.mark.parametrize("field", [*FIELDS, "user"])
 def test_a_field_says_the_same(rig: Rig, field: str) -> None:
-    """A field of OpenAI's that is accepted reaches upstream with its value, and nothing else."""
+    """An accepted field of OpenAI's reaches upstream with its value, and nothing else does."""
     tools = {"tools": FIELDS["tools"]} if field == "tool_choice" else {}
-    asked = json.loads(ASKED.body) | tools | {field: FIELDS.get(field, "x")}
-    _, request = rig.got(post(json.dumps(asked).encode()), replied(TEXT))
-    assert json.loads(request.body) == asked
+    body = json.loads(ASKED.body) | tools | {field: FIELDS.get(field, "x")}
+    _, request = rig.got(post(json.dumps(body).encode()), replied(TEXT))
+    assert json.loads(request.body) == body
 
 
 # What translation cannot keep
 
 
 def test_requests_are_written_anew(rig: Rig) -> None:
-    """Upstream sees the same values in litellm's digits and white space."""
+    """Upstream gets the same values in litellm's number format and white space."""
     odd = b'{ "model":"m", "temperature":1.50, "messages":[{"role":"user","content":"\\u00e9"}]}'
     _, request = rig.got(post(odd), replied(TEXT))
     assert json.loads(request.body) == json.loads(odd)
@@ -327,7 +328,7 @@ def test_requests_are_written_anew(rig: Rig) -> None:
 
 
 def test_an_error_ends_a_stream(rig: Rig) -> None:
-    """What upstream says after its own error is left out, so that nobody takes it for an end."""
+    """What upstream sends after its own error is left out, so that nobody takes it for an end."""
     error = BY_NAME["stream-error-event-first"].reply.body
     got, _ = rig.got(ASKED_STREAM, BY_NAME["stream-error-event-first"].reply)
     assert error.startswith(got.body)
@@ -335,23 +336,23 @@ def test_an_error_ends_a_stream(rig: Rig) -> None:
 
 
 def test_other_header_fields_are_lost(rig: Rig) -> None:
-    """Cookies, dates and other fields that steer no retry stay behind."""
+    """Cookies, dates and other fields that have no effect on retries are dropped."""
     got, _ = rig.got(ASKED, replied(TEXT, (b"x-vendor", b"1")))
     assert not {name for name, _ in got.headers} & {b"set-cookie", b"x-vendor", b"cf-ray", b"date"}
 
 
 def test_an_error_keeps_its_envelope_only(rig: Rig) -> None:
     """Members that OpenAI's envelope does not have are lost, and so is a page of HTML."""
-    told = BY_NAME["error-400-json"].reply
-    got, _ = rig.got(ASKED, told)
-    assert b"vendor" in told.body
+    reply = BY_NAME["error-400-json"].reply
+    got, _ = rig.got(ASKED, reply)
+    assert b"vendor" in reply.body
     assert b"vendor" not in got.body
     page, _ = rig.got(ASKED, BY_NAME["error-400-html"].reply)
     assert json.loads(page.body)["error"]["message"] == "upstream answered 400"
 
 
 def test_the_clients_head_stays_here(rig: Rig) -> None:
-    """Upstream sees litellm's header fields, the client's key among them, and no query string."""
+    """Upstream gets litellm's header fields with the client's key, and no query string."""
     headers = (*ASKED.headers, (b"User-Agent", b"mine/1.0"), (b"OpenAI-Beta", b"x"))
     _, request = rig.got(replace(ASKED, headers=headers, target=f"{CHAT}?a=b"), replied(TEXT))
     assert request.target == CHAT.encode()
@@ -360,10 +361,10 @@ def test_the_clients_head_stays_here(rig: Rig) -> None:
 
 
 def test_unknown_fields_are_refused(rig: Rig) -> None:
-    """What litellm would lose is refused before upstream is asked."""
-    asked = post(ASKED.body[:-1] + b',"x_vendor":1}')
+    """A field that litellm would lose is refused before anything is sent upstream."""
+    request = post(ASKED.body[:-1] + b',"x_vendor":1}')
     rig.upstream.take()
-    got = ask(rig.proxies["live"].port, asked)
+    got = ask(rig.proxies["live"].port, request)
     error = json.loads(got.body)["error"]
     assert (got.status, error["code"], error["param"]) == (400, "unsupported_parameter", "x_vendor")
     assert rig.upstream.take() == []
@@ -371,7 +372,7 @@ def test_unknown_fields_are_refused(rig: Rig) -> None:
 
 @pytest.mark.parametrize("name", ["embeddings", "upload", "list-chats", "responses-json"])
 def test_other_surfaces_are_refused(rig: Rig, name: str) -> None:
-    """Only chat completions are translated; the rest is an error and no silence."""
+    """Only chat completions are translated; any other surface is answered with an error."""
     rig.upstream.take()
     got = ask(rig.proxies["live"].port, BY_NAME[name].sent)
     assert got.status in (400, 404)

@@ -1,4 +1,4 @@
-"""`scripts/fuzz`: one fuzzer for as long as is said, or the list of them."""
+"""The command `scripts/fuzz`: runs one fuzzer for some minutes, or lists the fuzzers."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(10**9))
     parser.add_argument("--cases", type=int, help="at most so many")
     parser.add_argument("--case", type=int, help="only the one with this number")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     configure_logs("warning")
-    if asked.name is None:
+    if arguments.name is None:
         for name in fuzzing.names():
             print(f"{name:12} {(fuzzing.fuzzer(name).__doc__ or '').splitlines()[0]}")
         return 0
-    seconds = asked.minutes * 60
-    report = fuzzing.run(asked.name, asked.seed, seconds, most=asked.cases, only=asked.case)
+    seconds = arguments.minutes * 60
+    report = fuzzing.run(
+        arguments.name, arguments.seed, seconds, most=arguments.cases, only=arguments.case
+    )
     print("\n".join(report.lines()))
     return 1 if report.findings else 0
 

@@ -1,4 +1,4 @@
-"""Requests and whole replies of the four formats, changed by chance, through real proxies.
+"""A fuzzer of requests and whole replies of the four formats, through real proxies.
 
 A finding is an internal error, a scorer that fails, or an answer that passes a policy.
 """
@@ -73,13 +73,13 @@ def _case(chance: random.Random, rig: Rig) -> str:
     status = chance.choice((200, 200, 200, 201, 206, 226))  # an error is no answer
     rig.upstream.answer = Response([packed], status=status, headers=headers)
     request = {**REQUESTS[surface], **(MORE[surface] if chance.random() < 0.7 else {})}
-    asked = _body(chance, request, 0.6)
-    got_status, got = rig.ask(policy, surface, asked)
+    request_body = _body(chance, request, 0.6)
+    got_status, got = rig.ask(policy, surface, request_body)
     try:
         return f"{check(policy, got, calls)} ({got_status})"
     except AssertionError as error:
-        told = f"{surface}\nrequest {asked!r}\nupstream {status} {reply!r}"
-        raise AssertionError(f"{error}\n{told}") from error
+        exchange = f"{surface}\nrequest {request_body!r}\nupstream {status} {reply!r}"
+        raise AssertionError(f"{error}\n{exchange}") from error
 
 
 def _body(chance: random.Random, value: Any, often: float) -> bytes:

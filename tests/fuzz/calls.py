@@ -1,7 +1,7 @@
-"""Calls of one tool in spellings made by chance, against rules that hold this tool.
+"""A fuzzer of calls of one tool, in random spellings, against rules that hold this tool.
 
 Names are wrapped, written in another case or with invisible characters, and cut into deltas;
-arguments are encoded several times or wrapped. Each step is one that some client undoes before it
+arguments are encoded several times or wrapped. Some client undoes each of these steps before it
 runs the tool. A finding is a call that reaches the client, or an internal error.
 """
 
@@ -80,9 +80,9 @@ def _case(chance: random.Random, rig: Rig) -> str:
     body = asking(surface, stream=is_stream, **tools)
     key = f"Bearer sk-{chance.randrange(2**64)}"  # the same key would get its held reply again
     _, got = rig.ask(rule, surface, body, authorization=key)
-    told = f"{rule}, {surface}, {form}, offered: {bool(tools)}\n{name!r} {arguments!r}\n{got!r}"
-    assert not passed(got), f"a held tool came through: {told}"
-    assert not any(f'"{word}"'.encode() in got for word in OURS), f"an internal error: {told}"
+    details = f"{rule}, {surface}, {form}, offered: {bool(tools)}\n{name!r} {arguments!r}\n{got!r}"
+    assert not passed(got), f"a held tool came through: {details}"
+    assert not any(f'"{word}"'.encode() in got for word in OURS), f"an internal error: {details}"
     return f"{surface} held"
 
 

@@ -1,6 +1,6 @@
-"""Checkpoint folders, changed by chance: loaded, or refused with a sentence.
+"""A fuzzer of checkpoint folders, which are loaded or refused with an error message.
 
-A finding is any other exception than CheckpointError, a score that is no probability, or a minute.
+A finding is any exception but CheckpointError, a score that is no probability, or a minute of work.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The review desk's API, with requests that schemathesis makes of its OpenAPI document.
+"""A fuzzer of the review desk's API: schemathesis makes requests from its OpenAPI document.
 
-A finding is an answer of 500 or more, or one that is no JSON where JSON is promised.
+A finding is an answer of 500 or more, or one that is not JSON where JSON is promised.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.servers.undecided import ANSWERS, HOLD_ALL, PATHS, AnyUpstream, askin
 TOKEN = "desk-token"
 DOCUMENT = "/pinocchio/v1/openapi.json"
 STREAMING = "text/event-stream"
-DRAWN = 6  # of a strategy's examples the last is taken; the first ones are plain
+DRAWN = 6  # the last of this many examples is used; the first ones are plain
 
 
 @contextmanager
@@ -71,16 +71,16 @@ def _case(
     if "id" in (made.path_parameters or {}) and chance.random() < 0.7:
         made.path_parameters["id"] = chance.choice(ids)
     try:
-        asked = made.as_transport_kwargs(base_url=proxy.admin.url if proxy.admin else "")
+        sent = made.as_transport_kwargs(base_url=proxy.admin.url if proxy.admin else "")
     except (ValueError, TypeError):
         return "nothing that could be sent"
-    told = f"{asked['method']} {asked['url']} {asked.get('params')} {asked.get('json')!r}"
-    url = asked["url"]
-    body = asked.get("data") or (json.dumps(asked["json"]) if "json" in asked else None)
+    line = f"{sent['method']} {sent['url']} {sent.get('params')} {sent.get('json')!r}"
+    url = sent["url"]
+    body = sent.get("data") or (json.dumps(sent["json"]) if "json" in sent else None)
     request = proxy.desk.build_request(
-        asked["method"],
+        sent["method"],
         url,
-        params=asked.get("params") or None,
+        params=sent.get("params") or None,
         content=body if isinstance(body, str | bytes) else None,
         headers={"content-type": "application/json"} if body else None,
         timeout=20,
@@ -88,19 +88,19 @@ def _case(
     response = proxy.desk.send(request, stream=True)
     try:
         if response.headers.get("content-type", "").startswith(STREAMING):
-            next(response.iter_raw())  # it goes on as long as somebody listens
+            next(response.iter_raw())  # it goes on as long as the client reads
             return "a stream"
         text = response.read()
     finally:
         response.close()
-    assert response.status_code < 500, f"{response.status_code} {text!r}\n{told}"
+    assert response.status_code < 500, f"{response.status_code} {text!r}\n{line}"
     if response.headers.get("content-type", "").startswith("application/json"):
         json.loads(text)
     return str(response.status_code)
 
 
 def _made(operation: Any, seed: int) -> Any:
-    """One request for an operation; None where its schema allows none."""
+    """Return one request for an operation, or None if its schema allows none."""
     drawn: list[Any] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

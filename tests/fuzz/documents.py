@@ -1,6 +1,6 @@
-"""Configurations and policies, changed by chance: read, or refused with a sentence, and in time.
+"""A fuzzer of configurations and policies, which are read or refused with a message, in time.
 
-A finding is any other exception than the one for documents, or seconds of work.
+A finding is any exception but the one for documents, or seconds of work.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _use(policy: Policy) -> None:
 
 
 def _changed(chance: random.Random, text: str) -> bytes:
-    """Lines lost, doubled, moved, indented or added; and now and then any bytes."""
+    """Return the text with lines lost, doubled, moved, indented or added, or with any bytes."""
     lines = text.splitlines(keepends=True)
     for _ in range(chance.choice((1, 1, 2, 4))):
         at = chance.randrange(len(lines))

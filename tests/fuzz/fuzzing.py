@@ -29,13 +29,13 @@ from typing import Protocol, cast
 
 FOLDER = Path(__file__).parent
 NOT_FUZZERS = ("__main__", "fuzzing")
-MOST_FINDINGS = 10  # then a run ends; the next ones are mostly the same
+MOST_FINDINGS = 10  # a run ends then, as further findings are mostly the same
 
 Case = Callable[[random.Random], str]
 
 
 class Fuzzer(Protocol):
-    """A module of this folder."""
+    """A module of this folder that has `cases()`."""
 
     __doc__: str | None
 
@@ -50,7 +50,7 @@ class Finding:
 
 @dataclass
 class Report:
-    """What one run tried."""
+    """The result of one run."""
 
     name: str
     seed: int
@@ -61,18 +61,18 @@ class Report:
 
     def lines(self) -> list[str]:
         counted = ", ".join(f"{count:,} {name}" for name, count in self.outcomes.most_common())
-        told = [
+        found = [
             f"{self.name}: {self.tried:,} cases in {self.passed_s:.0f} s (seed {self.seed}): "
             f"{counted or 'none ended'}; {len(self.findings)} findings"
         ]
         for finding in self.findings:
             again = f"scripts/fuzz {self.name} --seed {self.seed} --case {finding.number}"
-            told += [f"\n{again}", finding.text]
-        return told
+            found += [f"\n{again}", finding.text]
+        return found
 
 
 def names() -> list[str]:
-    """Which fuzzers there are: the modules of this folder that have `cases`."""
+    """Return the names of the fuzzers: the modules of this folder that have `cases`."""
     modules = (path for path in FOLDER.glob("*.py") if path.stem not in NOT_FUZZERS)
     return sorted(path.stem for path in modules if "\ndef cases(" in path.read_text())
 

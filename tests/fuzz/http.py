@@ -1,8 +1,8 @@
-"""Requests as our server, nginx and h11 read them: what two read, they must read alike.
+"""A fuzzer of requests: our server, nginx and h11 must read the same bytes alike.
 
-A stream of bytes goes to all three, and each gives the requests that it found, with their bodies.
-Ours may refuse what the others take. A finding is a request that ours reads in another way than one
-of them, or one that neither of them reads at all.
+A stream of bytes goes to all three, and each returns the requests that it found, with their bodies.
+Ours may refuse requests that the others accept. A finding is a request that ours reads in another
+way than one of them, or one that neither of them reads at all.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from tests.fuzz.http_requests import one_stream, pieces
 from tests.proxy.http.listener.http_recorder import Recorder, Seen, connect, serving
 from tests.running.nginx import Nginx
 
-SILENT_S, SURELY_SILENT_S = 0.03, 1.0  # after which nothing more is said
+SILENT_S, SURELY_SILENT_S = 0.03, 1.0  # silence for so long means that nothing more follows
 
 
 @contextmanager
 def cases(http: Any = HttpProtocol) -> Iterator[Case]:
-    """With `http` another protocol than ours."""
+    """Open the servers; with `http`, ours uses this protocol instead of its own."""
     recorder = Recorder()
     with Nginx() as nginx, serving(recorder, http=http) as port:
 

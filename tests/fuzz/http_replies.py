@@ -1,4 +1,4 @@
-"""Bytes that are nearly replies: lines, fields and bodies as they should be, and next to it."""
+"""Random bytes that are nearly replies: correct and almost correct lines, fields and bodies."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def one_reply(chance: random.Random) -> tuple[bytes, bool]:
 
 
 def _framed(choices: Choices, body: bytes) -> tuple[list[bytes], bytes, bool]:
-    """Fields that say how long the body is, the body as it is sent, and whether its end shows."""
+    """Return fields for the body's length, the body as it is sent, and whether its end shows."""
     chance = choices.chance
     length = length_of(choices, body)
     coding = named(choices, b"transfer-encoding", choices.of(b"chunked", CODINGS))

@@ -1,4 +1,4 @@
-"""Bytes that are nearly requests: lines, fields and bodies as they should be, and next to it."""
+"""Random bytes that are nearly requests: correct and almost correct lines, fields and bodies."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ TRAILERS = [
 
 
 class Choices:
-    """What is usual, or, the more often the odder a stream is, what is not."""
+    """Chooses the usual value, or an odd one, more often the odder the stream is."""
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
@@ -97,7 +97,7 @@ class Choices:
 
 
 def one_stream(chance: random.Random) -> bytes:
-    """One to three requests and a last one; many have something odd."""
+    """Return one to three requests and a last one; many have something odd."""
     choices = Choices(chance)
     requests = [_request(choices) for _ in range(chance.choice((1, 1, 1, 2, 3)))]
     stream = b"".join(requests) + END
@@ -132,7 +132,7 @@ def _request(choices: Choices) -> bytes:
 
 
 def _framed(choices: Choices, body: bytes) -> tuple[list[bytes], bytes]:
-    """Fields that say how long the body is, and the body as it is sent."""
+    """Return fields for the body's length, and the body as it is sent."""
     length, other_length = length_of(choices, body), length_of(choices, body)
     coding = named(choices, b"transfer-encoding", choices.of(b"chunked", CODINGS))
     if choices.is_odd():
@@ -155,8 +155,8 @@ def _framed(choices: Choices, body: bytes) -> tuple[list[bytes], bytes]:
 
 
 def named(choices: Choices, name: bytes, value: bytes) -> bytes:
-    shown = name.decode().title() if choices.chance.random() < 0.3 else name.decode()
-    written = choices.of("{}", NAMES, 0.5).format(shown).encode("latin-1")
+    spelling = name.decode().title() if choices.chance.random() < 0.3 else name.decode()
+    written = choices.of("{}", NAMES, 0.5).format(spelling).encode("latin-1")
     return written + choices.of(b": ", BETWEEN, 0.5) + value
 
 
@@ -169,12 +169,12 @@ def length_of(choices: Choices, body: bytes) -> bytes:
 def chunked(choices: Choices, body: bytes) -> bytes:
     ends = [b"\n", b"\r", b"", b"\r\n\r\n", b"  \r\n", b"\r\r\n", b"\n\r"]
     half = choices.chance.randrange(len(body) + 1)
-    said = b""
+    chunks = b""
     for part in filter(None, (body[:half], body[half:])):
         size = choices.of("{:x}", SIZES).format(len(part)).encode("latin-1")
-        said += size + choices.of(b"\r\n", ends, 0.5) + part + choices.of(b"\r\n", ends, 0.5)
-    said += choices.of(b"0", LASTS) + choices.of(b"\r\n", ends, 0.5)
-    return said + choices.of(b"", TRAILERS, 2) + choices.of(b"\r\n", ends, 0.5)
+        chunks += size + choices.of(b"\r\n", ends, 0.5) + part + choices.of(b"\r\n", ends, 0.5)
+    chunks += choices.of(b"0", LASTS) + choices.of(b"\r\n", ends, 0.5)
+    return chunks + choices.of(b"", TRAILERS, 2) + choices.of(b"\r\n", ends, 0.5)
 
 
 def damaged(chance: random.Random, stream: bytes) -> bytes:

@@ -1,6 +1,6 @@
-"""Images of a request, changed by chance: located, opened and made a picture, or refused by a word.
+"""A fuzzer of images in requests, which are found, opened and made a picture, or refused.
 
-A finding is any other exception than NotScorableError, a picture larger than may be, or seconds.
+A finding is any exception but NotScorableError, a picture that is too large, or seconds of work.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _case(chance: random.Random) -> str:
 
 
 def _grown(chance: random.Random, data: bytes) -> bytes:
-    """Return a file whose header may say that the picture is enormous."""
+    """Return a file whose header may claim that the picture is enormous."""
     at = chance.choice((16, 18, 20, 22, 24, 26, 6, 8))
     return data[:at] + bytes(chance.choice((0, 1, 127, 255)) for _ in range(4)) + data[at + 4 :]
 

@@ -1,4 +1,4 @@
-"""Chance changes of JSON values and of bytes."""
+"""Random changes of JSON values and of bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ODD: tuple[Any, ...] = (
     *(None, True, False, 0, 1, -1, 2**63, 10**30, 1.5, 1e308, "", "x", "\x00", "\u2028", "é" * 9),
     *([], {}, [[]], [None], {"": None}, {"type": "x"}, [{"type": ["x"]}], {"index": "0"}),
 )
-AGAIN = "\x01again"  # before a name that stands in its object already
+AGAIN = "\x01again"  # put before a name that its object already has
 WORDS = (
     *("type", "index", "id", "role", "content", "delta", "message", "choices", "tool_calls"),
     *("function", "custom", "name", "arguments", "input", "function_call", "error", "usage"),
@@ -38,7 +38,7 @@ def changed(chance: random.Random, value: Any, times: int | None = None) -> Any:
 
 
 def _places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Each container in a value with each of its keys or positions."""
+    """Yield each container in a value with each of its keys or positions."""
     waiting = [value]
     while waiting:
         value = waiting.pop()
@@ -51,7 +51,7 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _change(chance: random.Random, owner: Any, key: Any, places: Sequence[tuple[Any, Any]]) -> None:
-    """One change at a place."""
+    """Change one place in one way."""
     match chance.randrange(7):
         case 0:
             del owner[key]
@@ -102,7 +102,7 @@ def _with_repeated(chance: random.Random, value: Any) -> Any:
 
 
 def spoilt(chance: random.Random, data: bytes, times: int | None = None) -> bytes:
-    """Bytes with a few of them removed, changed, doubled or added."""
+    """Return the bytes with a few of them removed, changed, doubled or added."""
     for _ in range(times or chance.choice((1, 1, 2, 4))):
         at = chance.randrange(len(data) + 1)
         end = min(len(data), at + chance.choice((1, 1, 2, 8, 64)))

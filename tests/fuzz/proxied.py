@@ -1,7 +1,7 @@
-"""Real proxies before an upstream that says whatever a fuzzer wants, and what has to hold.
+"""Real proxies before an upstream that sends whatever a fuzzer chooses, and what must hold.
 
-One proxy blocks everything, one blocks calls of tools, one only observes. Whatever upstream says,
-none of them fails: no error of ours is an internal one, no scorer stumbles.
+One proxy blocks everything, one blocks calls of tools, and one only observes. Whatever upstream
+sends, none of them fails: there is no internal error and no error of a scorer.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Rig:
 
 @contextmanager
 def rig(policies: Mapping[str, str] = POLICIES) -> Iterator[Rig]:
-    """As long as it is open; the proxies' log is not written."""
+    """Run an upstream and a proxy for each policy; the proxies' log is not written."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         upstream = stack.enter_context(AnyUpstream())
@@ -90,7 +90,7 @@ def rig(policies: Mapping[str, str] = POLICIES) -> Iterator[Rig]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No line for each of so many requests."""
+    """Silence the log, which would have a line for each of so many requests."""
     before = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     try:
@@ -100,21 +100,21 @@ def quiet() -> Iterator[None]:
 
 
 def check(policy: str, got: bytes, calls: bool) -> str:
-    """Return whether a case was passed or blocked; raise AssertionError for what must not be."""
+    """Return whether a case passed or was blocked; raise AssertionError for a finding."""
     for word in OURS:
         assert f'"{word}"'.encode() not in got, f"{policy}: {word} in {got!r}"
         assert f"b'{word}'".encode() not in got, f"{policy}: {word} in {got!r}"
     has_secret = SECRET.encode() in got
     if policy == "all":
-        told = _but_for_errors(got)
-        assert SECRET.encode() not in told, f"a policy that blocks all let this through: {got!r}"
+        answer = _but_for_errors(got)
+        assert SECRET.encode() not in answer, f"a policy that blocks all let this through: {got!r}"
     if policy == "calls" and calls and has_secret:
         assert not executed(got), f"a policy that blocks calls let this through: {got!r}"
     return "passed" if has_secret else "blocked"
 
 
 def _but_for_errors(got: bytes) -> bytes:
-    """Without errors: what upstream says of one, and calls things in it, is no answer."""
+    """Return the reply without errors: what upstream says in an error is no answer."""
     at = got.find(b")]") + 2
     head, body = got[:at], got[at:]
     if _is_error(body):
@@ -135,7 +135,7 @@ def _is_error(text: bytes) -> bool:
 
 
 def executed(got: bytes) -> bool:
-    """Whether an ordinary client of any of the formats would carry out a call with the secret."""
+    """Whether an ordinary client of any of the formats would execute a call with the secret."""
     return any(_calls(value) for value in _values_in(got))
 
 

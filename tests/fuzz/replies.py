@@ -1,9 +1,9 @@
-"""Upstream's replies as our pool, nginx and h11 read them: what two read, they must read alike.
+"""A fuzzer of upstream's replies: our pool, nginx and h11 must read the same bytes alike.
 
 The same bytes answer all three. A finding is a reply whose status or body ours reads in another way
-than one of them, and bytes behind a reply that answer the next request. What ours alone reads is
-counted. Where nginx is known to be wrong it is not asked: it takes an interim reply (1xx) for the
-last one, and a length beside a tab for none.
+than one of them, or bytes behind a reply that answer the next request. Replies that ours alone
+reads are counted. Where nginx is known to be wrong its result is ignored: it takes an interim reply
+(1xx) for the last one, and ignores a length beside a tab.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.running.nginx import Nginx
 
 Read = tuple[int, bytes]
 NEXT = b"HTTP/1.1 200 OK\r\ncontent-length: 8\r\nconnection: close\r\n\r\nthe next"
-PATIENCE_S = 0.15  # without a word from upstream
+PATIENCE_S = 0.15  # without anything from upstream
 NGINX_GAVE_UP = 502
 TAB = re.compile(rb"\ncontent-length:[^\r\n]*\t", re.I)
 
@@ -43,27 +43,28 @@ def cases() -> Iterator[Case]:
 def _case(chance: random.Random, upstream: _Upstream, nginx_port: int) -> str:
     reply, closes = one_reply(chance)
     upstream.reply, upstream.closes = reply, closes
-    asked = upstream.begin_to_ask()  # ours and nginx wait for the same silence, which takes longest
+    pending = upstream.begin_to_ask()  # ours and nginx wait for the same silence, which is slow
     by_nginx = _read_by_nginx(nginx_port)
     by_h11 = _read_by_h11(reply, closes)
-    ours, after = asked.result(30)
-    told = f"\nsent  {reply!r}, then {'closed' if closes else 'left open'}\nours  {ours!r}"
-    told += f"\nnginx {by_nginx!r}\nh11   {by_h11!r}"
-    assert after in (None, (200, b"the next")), f"the next request got {after!r}{told}"
+    ours, after = pending.result(30)
+    details = f"\nsent  {reply!r}, then {'closed' if closes else 'left open'}\nours  {ours!r}"
+    details += f"\nnginx {by_nginx!r}\nh11   {by_h11!r}"
+    assert after in (None, (200, b"the next")), f"the next request got {after!r}{details}"
     if ours is None:
         return "refused by all" if by_nginx is None and by_h11 is None else "ours refused"
     if by_nginx is not None and (by_nginx[0] < 200 or TAB.search(reply)):
         by_nginx = None
     for name, theirs in (("nginx", by_nginx), ("h11", by_h11)):
-        assert theirs is None or ours == theirs, f"read differently by {name}{told}"
+        assert theirs is None or ours == theirs, f"read differently by {name}{details}"
     if by_nginx is None and by_h11 is None:
         return "read by ours alone"
     return "read alike" if by_nginx == by_h11 else "another refused"
 
 
 class _Upstream:
-    """Answers `/v1/odd` with the reply of the case, everything else with NEXT; and asks itself,
-    through the pool, on the same event loop.
+    """Answers `/v1/odd` with the reply of the case, and everything else with NEXT.
+
+    It also sends the requests, through the pool, on the same event loop.
     """
 
     def __init__(self) -> None:
@@ -95,7 +96,7 @@ class _Upstream:
     def begin_to_ask(self) -> Future[tuple[Read | None, Read | None]]:
         """Start reading the case's reply and the next one through the pool.
 
-        The future has both; None stands for an error.
+        The future has both; an error is None.
         """
         return asyncio.run_coroutine_threadsafe(self._ask_twice(), self._loop)
 
@@ -163,7 +164,7 @@ def _read_by_nginx(port: int) -> Read | None:
         response = connection.getresponse()
         body = response.read()
         return None if response.status in (NGINX_GAVE_UP, 504) else (response.status, body)
-    except (http.client.HTTPException, OSError, ValueError, OverflowError):  # of sizes
+    except (http.client.HTTPException, OSError, ValueError, OverflowError):  # from sizes
         return None
     finally:
         connection.close()

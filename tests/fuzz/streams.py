@@ -1,4 +1,4 @@
-"""Streams of the four formats, changed by chance, against policies that block all or block calls.
+"""A fuzzer of streams of the four formats, against policies that block all, or block calls.
 
 A finding is an internal error, a scorer that fails, or an answer that passes a policy.
 """

@@ -1,4 +1,4 @@
-"""Leave the tests of `nightly.txt` to the nightly run, as if each was marked slow."""
+"""Leaves the tests of `nightly.txt` to the nightly run, as if each was marked slow."""
 
 from __future__ import annotations
 

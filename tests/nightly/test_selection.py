@@ -11,7 +11,7 @@ from tests.nightly.selection import NIGHTLY, TESTS
 
 @pytest.mark.parametrize("entry", sorted(NIGHTLY))
 def test_every_entry_names_a_test(entry: str) -> None:
-    """A renamed file or function would silently return to the suite."""
+    """Each entry is a test that exists; otherwise a renamed one would run in the suite again."""
     file, _, name = entry.partition("::")
     tree = ast.parse((TESTS / file).read_text())
     functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}

@@ -1,4 +1,4 @@
-"""Runs a Node program with the packages of its own folder, and reads what its tests say."""
+"""Functions that run a Node program with its folder's packages and read its tests' results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SKIPPED = "skipped"
 
 
 def run_node(folder: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """`node ARGUMENTS` in a folder; fails with the remedy where Node or packages are missing."""
+    """Run `node ARGUMENTS` in a folder; fail with the remedy if Node or packages are missing."""
     node = shutil.which("node")
     assert node, "Node is not installed; these tests need version 20 or newer and npm"
     installed = (folder / "node_modules").is_dir()

@@ -17,7 +17,7 @@ from policies.conditions.paths import leaves, paths_in
 CALLS = yaml.safe_load(Path(__file__).with_name("coding_calls.yaml").read_text(encoding="utf-8"))
 PASS = ("commands that read, test or edit", "tools that read or edit")
 PROJECT = "/srv/app"
-EACH = [(rule, name, given) for rule, calls in CALLS.items() for name, given in calls]
+EACH = [(rule, name, arguments) for rule, calls in CALLS.items() for name, arguments in calls]
 
 
 @pytest.fixture(scope="module")
@@ -25,15 +25,17 @@ def pack() -> Policy:
     return load_policy("coding-agent")
 
 
-def call_of(name: str, given: Any, project: str | None = PROJECT) -> ToolCall:
-    arguments = given if isinstance(given, str) else json.dumps(given)
+def call_of(name: str, values: Any, project: str | None = PROJECT) -> ToolCall:
+    arguments = values if isinstance(values, str) else json.dumps(values)
     return ToolCall(name, arguments, OfferedTools([name]).readings(name), project)
 
 
-@pytest.mark.parametrize(("rule", "name", "given"), EACH, ids=str)
-def test_each_call_is_decided_by_its_rule(pack: Policy, rule: str, name: str, given: Any) -> None:
+@pytest.mark.parametrize(("rule", "name", "arguments"), EACH, ids=str)
+def test_each_call_is_decided_by_its_rule(
+    pack: Policy, rule: str, name: str, arguments: Any
+) -> None:
     """Each call is decided by its rule: steps inside the project pass, others wait."""
-    decision = decide(pack, Facts(None, "m", (call_of(name, given),)))
+    decision = decide(pack, Facts(None, "m", (call_of(name, arguments),)))
     assert (decision.rule, decision.action.name) == (rule, "deliver" if rule in PASS else "hold")
 
 

@@ -1,4 +1,4 @@
-"""The figures of policies/packs.md are those of `pinocchio replay`."""
+"""The figures of policies/packs.md equal the output of `pinocchio replay`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_every_pack_has_its_line(title: str) -> None:
 
 @pytest.mark.parametrize("title", list(MAKERS))
 def test_the_figures_are_what_replay_says(title: str, scored: dict[str, list[ScoredRow]]) -> None:
-    """The page's numbers of delivered and wrong replies are those of the replay."""
+    """The page's numbers of delivered and wrong replies equal the replay's."""
     rows = [row.exchange() for row in scored[title]]
     for pack, (delivered, wrong, rest, _) in table(title).items():
         outcome = replay(load_policy(pack), rows).after

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
-    ("count", "words", "told"),
+    ("count", "words", "wanted"),
     [
         (0, ("label",), "0 labels"),
         (1, ("label",), "1 label"),
@@ -23,9 +23,9 @@ ROOT = Path(__file__).parents[2]
         (1_204, ("exchange",), "1,204 exchanges"),
     ],
 )
-def test_a_count_agrees_with_its_noun(count: int, words: tuple[str, ...], told: str) -> None:
+def test_a_count_agrees_with_its_noun(count: int, words: tuple[str, ...], wanted: str) -> None:
     """A count agrees with its noun, and thousands are separated."""
-    assert plural(count, *words) == told
+    assert plural(count, *words) == wanted
 
 
 def test_pages_count_alike() -> None:

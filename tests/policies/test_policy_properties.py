@@ -113,7 +113,7 @@ def test_parallel_calls_are_as_strict_as_the_strictest_of_them(
 
 @given(policies, facts)
 def test_the_explanation_agrees_with_the_decision(policy: Policy, given_facts: Facts) -> None:
-    """The explanation's deciding rule is that of the decision."""
+    """The explanation's deciding rule is the decision's."""
     given_facts.tools = given_facts.tools[:1]
     explanation = explain(policy, given_facts)
     decision = decide(policy, given_facts)

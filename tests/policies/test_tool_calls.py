@@ -16,7 +16,11 @@ from policies import Facts, Hold, Policy, ToolCall, decide, load_policy
 TABLE: dict[str, list[Any]] = yaml.safe_load(
     Path(__file__).with_name("tool_calls.yaml").read_text(encoding="utf-8")
 )
-CALLS = [(rule, name, json.dumps(given)) for rule, calls in TABLE.items() for name, given in calls]
+CALLS = [
+    (rule, name, json.dumps(arguments))
+    for rule, calls in TABLE.items()
+    for name, arguments in calls
+]
 BELOW = {
     "large amounts": None,  # at any confidence
     "commands that cannot be undone": 0.95,
@@ -35,13 +39,13 @@ def test_the_table_has_two_hundred_calls_under_the_rules_of_the_pack() -> None:
     """The table has 200 different calls, under the rules of the pack."""
     assert len(CALLS) == 200
     assert list(TABLE) == [rule.name for rule in pack().rules] == list(BELOW)
-    assert Counter((name, given) for _, name, given in CALLS).most_common(1)[0][1] == 1
+    assert Counter((name, arguments) for _, name, arguments in CALLS).most_common(1)[0][1] == 1
 
 
-@pytest.mark.parametrize(("rule", "name", "given"), CALLS)
-def test_each_call_is_judged_by_what_it_does(rule: str, name: str, given: str) -> None:
+@pytest.mark.parametrize(("rule", "name", "arguments"), CALLS)
+def test_each_call_is_judged_by_what_it_does(rule: str, name: str, arguments: str) -> None:
     """A call waits below the confidence of its rule, and is delivered from there on."""
-    policy, call = pack(), ToolCall(name, given)
+    policy, call = pack(), ToolCall(name, arguments)
 
     def decided(confidence: float) -> tuple[str, str]:
         decision = decide(policy, Facts(confidence, "m", tools=(call,)))
@@ -55,10 +59,10 @@ def test_each_call_is_judged_by_what_it_does(rule: str, name: str, given: str) -
     assert decided(below) == ("default", "deliver")
 
 
-@pytest.mark.parametrize(("rule", "name", "given"), CALLS)
-def test_a_call_beside_a_harmless_one_is_held_as_well(rule: str, name: str, given: str) -> None:
+@pytest.mark.parametrize(("rule", "name", "arguments"), CALLS)
+def test_a_call_beside_a_harmless_one_is_held_as_well(rule: str, name: str, arguments: str) -> None:
     """A call beside a harmless one is held too."""
-    calls = (ToolCall("search", '{"q": "x"}'), ToolCall(name, given))
+    calls = (ToolCall("search", '{"q": "x"}'), ToolCall(name, arguments))
     decision = decide(pack(), Facts(0.39, "m", tools=calls))
     assert isinstance(decision.action, Hold)
 

@@ -234,7 +234,7 @@ def test_a_failure_leaves_the_old_output_alone(rows: Path, tmp_path: Path) -> No
 def test_rows_with_images_are_scored_by_who_reads_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A calibrator for text refuses a row with an image, or ignores the image if told to (B01).
+    """A calibrator for text refuses a row with an image, or ignores the image with an option (B01).
 
     One that reads images gets them.
     """

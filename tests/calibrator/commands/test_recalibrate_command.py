@@ -42,8 +42,8 @@ def overconfident(count: int, seed: int = 1, **names: str) -> tuple[list[Json], 
     return rows, scores
 
 
-@pytest.mark.parametrize(("is_needed", "said"), [(True, ""), (False, ": may be no gain")])
-def test_a_file_without_a_proven_gain_says_so(is_needed: bool, said: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("is_needed", "ending"), [(True, ""), (False, ": may be no gain")])
+def test_a_file_without_a_proven_gain_says_so(is_needed: bool, ending: str, tmp_path: Path) -> None:
     """A curve without a proven gain is written, and the output says so."""
     rows, scores = overconfident(400)
     if not is_needed:
@@ -52,7 +52,7 @@ def test_a_file_without_a_proven_gain_says_so(is_needed: bool, said: str, tmp_pa
     labelled, confidences = write(tmp_path / "l.jsonl", rows), write(tmp_path / "s.jsonl", scores)
     command = "recalibrate", labelled, "--scores", confidences, "-o", tmp_path / "r.json"
     [line] = [line for line in run(*command).stdout.splitlines() if "gain of log loss" in line]
-    assert line.endswith(said)
+    assert line.endswith(ending)
     assert ("may be no gain" in line) == (not is_needed)
     report = json.loads(run(*command, "--json").stdout)
     assert (report["gain_low"] > 0) == is_needed

@@ -76,7 +76,7 @@ def test_the_checkpoint_is_small_and_says_what_made_it() -> None:
 
 
 def test_the_demo_figure_that_the_greeting_states_is_the_measured_one(scorer: Scorer) -> None:
-    """The greeting's AUROC is that of the shipped checkpoint on the demo."""
+    """The greeting states the AUROC of the shipped checkpoint on the demo."""
     scores = scorer.score_batch(_demo_items())
     measured = auroc([row.correct for row in rows()], [score.confidence for score in scores])
     print(f"demo set: {len(scores)} answers, AUROC {measured:.3f} ({scorer.name})")

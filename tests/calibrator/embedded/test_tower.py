@@ -116,10 +116,10 @@ def test_a_tower_of_another_shape_is_refused(model: TowerModel) -> None:
     st.lists(st.integers(0, 30_521), max_size=700),
 )
 def test_any_text_has_a_finite_logit(
-    tower: Tower, question: str, answer: str, asked: list[int], said: list[int]
+    tower: Tower, question: str, answer: str, question_pieces: list[int], answer_pieces: list[int]
 ) -> None:
     """Any text has a finite logit."""
-    row = tower_row(question, answer, asked, said)
+    row = tower_row(question, answer, question_pieces, answer_pieces)
     assert np.isfinite(tower.logits([row], [0])).all()
 
 

@@ -44,7 +44,7 @@ def test_one_has_the_kernel_and_one_has_not(
 
 
 def test_scores_are_those_of_numpy(both: tuple[EmbeddedCalibrator, EmbeddedCalibrator]) -> None:
-    """Confidences are those of numpy to 1e-6, with the same reasons, also for odd texts."""
+    """Confidences equal numpy's to 1e-6, with the same reasons, also for odd texts."""
     items = [Item(*each) for each in [*texts(40), ("a", "a"), ("Who wrote Faust?", "Goethe.")]]
     found = both[0].score_batch(items)
     with numpy_alone():
@@ -141,7 +141,7 @@ def test_bags_of_any_shape_are_those_of_numpy(kernel: ModuleType, shape: tuple[i
 
 @pytest.mark.parametrize("width", [1, 7, 8, 24, 31, 32, 40, 96, 101])
 def test_layers_of_any_width_are_products(kernel: ModuleType, width: int) -> None:
-    """Distances of any width and number of rows are those of the definition."""
+    """Distances of any width and number of rows equal the definition's."""
     rng = np.random.default_rng(width)
     whitening, centroids = (rng.random((rows, width), np.float32) for rows in (width, 4))
     for rows in (1, 2, 3, 8):
@@ -237,7 +237,7 @@ def test_texts_are_looked_through_alike(text: str, parts: list[str]) -> None:
 
 
 def test_distinct_pieces_are_those_of_a_set(kernel: ModuleType) -> None:
-    """Distinct pieces are those of a set, in order."""
+    """Distinct pieces are the members of a set, in order."""
     for pieces in ([], [0], [65_536, 5, 5, 0], [2**31 - 2, 63, 64], [*range(300), *range(200)]):
         assert np.frombuffer(kernel.distinct(pieces), np.int32).tolist() == sorted(set(pieces))
 
@@ -304,7 +304,7 @@ def test_word_pieces_are_cut_alike(both: tuple[EmbeddedCalibrator, EmbeddedCalib
 def test_many_questions_have_their_difficulties_one_by_one(
     both: tuple[EmbeddedCalibrator, EmbeddedCalibrator],
 ) -> None:
-    """The difficulties of many questions are those of each alone."""
+    """The difficulties of many questions at once equal those computed one by one."""
     forest = both[0].parts.forest
     assert forest is not None
     rng = np.random.default_rng(8)

@@ -34,7 +34,7 @@ from tests.calibrator.llm.test_llm_model import LABELS, PLACEHOLDER, load, promp
 def test_the_delta_rule_is_that_of_transformers(
     length: int, groups: int, heads: int, has_state: bool
 ) -> None:
-    """The delta rule's outputs and state equal those of transformers to 1e-5.
+    """The delta rule's outputs and state equal transformers' to 1e-5.
 
     Heads forget at once or hardly at all, in full and partial chunks.
     """
@@ -109,7 +109,7 @@ def test_threads_do_not_read_each_others_positions(tiny_bases: OfFamily) -> None
 def test_norms_give_what_those_of_transformers_do(
     tiny_bases: OfFamily, family: Family, is_kernel: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Norms equal those of transformers to 1e-5, and rounded in autocast."""
+    """Norms equal transformers' to 1e-5, and are rounded in autocast."""
     if is_kernel:  # as on another device
         monkeypatch.setattr(replace, "PASSES_ON", "none")
     layers = text_model_of(load(tiny_bases, family)).layers

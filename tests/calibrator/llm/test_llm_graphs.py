@@ -67,7 +67,7 @@ def rows_of(model: Any, lengths: Sequence[int] = LENGTHS) -> list[ModelRow]:
 def test_played_rows_have_the_scores_of_others(
     tiny_bases: OfFamily, family: Family, recorded: list[int]
 ) -> None:
-    """Played rows score as those of a model without recordings, to 1e-5.
+    """Played rows get the scores of a model without recordings, to 1e-5.
 
     Each length is recorded once, in multiples of 64 tokens.
     """

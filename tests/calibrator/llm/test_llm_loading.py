@@ -218,7 +218,7 @@ def test_damaged_checkpoints_are_refused_in_a_sentence(
 def test_wrong_configurations_are_refused_in_a_sentence(
     copied: Path, values: dict[str, Any], message: str
 ) -> None:
-    """Wrong configurations are refused with what is wrong."""
+    """A wrong configuration is refused with a message that names the mistake."""
     with pytest.raises(CheckpointError, match=message):
         loaded(change(copied, **values))
 

@@ -185,7 +185,7 @@ def test_an_image_is_encoded_once(tiny_bases: OfFamily, family: Family) -> None:
 
 @pytest.mark.parametrize("family", ["qwen3_5", "qwen3_vl"])
 def test_positions_are_those_of_the_model(tiny_bases: OfFamily, family: Family) -> None:
-    """Positions in time, height and width are those of transformers."""
+    """Positions in time, height and width equal transformers'."""
     model = load(tiny_bases, family)
     image_id = model.config.image_token_id
     for row in rows_of(model):

@@ -80,7 +80,7 @@ def test_knowing_the_reply_passes() -> None:
 
 
 def test_permuting_is_the_definition() -> None:
-    """The p is that of a loop that shuffles the labels of each question (L03)."""
+    """The p equals the one of a loop that shuffles the labels of each question (L03)."""
     y, p, q = (values[:60] for values in made_up(signal=0.03))
     found = disagreement(y, p, q, permutations=4_000)
     assert found is not None

@@ -44,7 +44,7 @@ def made_up(count: int, seed: int = 0) -> tuple[Ints, Floats, Ints]:
 
 @given(replies, st.integers(0, 1_000))
 def test_weights_stand_for_repeated_replies(rows: list[tuple[int, float, int]], seed: int) -> None:
-    """A resample's AUROC is that of the replies repeated as often as they are drawn (H02)."""
+    """A resample's AUROC is computed with each reply repeated as often as it is drawn (H02)."""
     y, p, _ = (np.array(values) for values in zip(*rows, strict=True))
     order = np.argsort(p, kind="stable")
     counts = np.random.default_rng(seed).integers(0, 3, size=len(y))
@@ -174,7 +174,7 @@ def brute_delong(y: Ints, a: Floats, b: Floats) -> tuple[float, float]:
 
 @given(replies, st.integers(0, 1_000))
 def test_delong_is_the_definition(rows: list[tuple[int, float, int]], seed: int) -> None:
-    """Difference and p are those of DeLong's definition, with ties (H05)."""
+    """Difference and p follow DeLong's definition, with ties (H05)."""
     y, a, _ = (np.array(values) for values in zip(*rows, strict=True))
     if min(y.sum(), len(y) - y.sum()) < 2:
         return

@@ -57,7 +57,7 @@ def test_brier_is_sklearns(given_replies: list[tuple[int, float]]) -> None:
 
 @given(replies)
 def test_ece_is_the_weighted_gap_of_its_bins(given_replies: list[tuple[int, float]]) -> None:
-    """ECE is that of a loop over the bins, by Guo et al.'s definition (H04)."""
+    """ECE equals a loop over the bins, by Guo et al.'s definition (H04)."""
     y, p = (np.array(values, dtype=float) for values in zip(*given_replies, strict=True))
     total = 0.0
     for k in range(ECE_BINS):
@@ -219,7 +219,7 @@ def test_coverage_at_is_the_best_threshold(rows: list[tuple[int, float]], wanted
 
 
 def test_aurc_by_hand() -> None:
-    """AURC by hand: errors 0/1, 1/2, 1/3; those of a tie are spread evenly."""
+    """AURC by hand: errors 0/1, 1/2, 1/3; errors within a tie are spread evenly."""
     assert aurc([1, 0, 1], [0.9, 0.8, 0.7]) == pytest.approx((0 + 1 / 2 + 1 / 3) / 3)
     assert aurc([1, 0], [0.5, 0.5]) == pytest.approx(0.5)
     assert aurc([1, 1], [0.5, 0.6]) == 0.0
@@ -240,7 +240,7 @@ def test_aurc_of_ties_is_the_mean_over_orders(rows: list[tuple[int, float]]) -> 
 
 @given(replies)
 def test_reliability_bins_hold_every_reply_once(rows: list[tuple[int, float]]) -> None:
-    """The bins' rows, confidences and accuracies add up to those of all replies (U02)."""
+    """The bins' rows, confidences and accuracies add up to all replies' (U02)."""
     y, p = zip(*rows, strict=True)
     bins = reliability(y, p)
     assert sum(one.rows for one in bins) == len(rows)

@@ -115,7 +115,7 @@ def test_tiers_hold_every_reply_once() -> None:
 
 
 def test_costs_are_the_papers_examples() -> None:
-    """The costs are those of the paper's examples.
+    """The costs equal those in the paper's examples.
 
     All by hand it is 25,150 and 96,500 dollars; the tables' tiers give 12,998 and about 61,470
     (Q04, Q08; the paper prints 11,654 and 60,244, see V31 and V32).

@@ -238,9 +238,9 @@ def test_a_killed_command_goes_on(tmp_path: Path) -> None:
     assert found, "nothing was scored within a minute"
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 130
-    told = told_in.read_text()
-    assert "interrupted; what is done is kept, the same command goes on from there" in told
-    assert "Traceback" not in told
+    output = told_in.read_text()
+    assert "interrupted; what is done is kept, the same command goes on from there" in output
+    assert "Traceback" not in output
     assert not out.exists()
     kept = len(keeping_scores("embedded"))
     assert 0 < kept < MANY

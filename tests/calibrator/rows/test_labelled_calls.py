@@ -47,7 +47,7 @@ def test_each_task_has_right_and_wrong_replies_of_its_own(rows: list[dict[str, A
 
 
 def test_every_call_fits_a_tool_that_was_offered(rows: list[dict[str, Any]]) -> None:
-    """Every call fits its tool, so that its form does not tell a wrong one."""
+    """Every call fits its tool, so that its form does not reveal whether it is wrong."""
     for row in rows:
         offered = {each["function"]["name"]: each["function"] for each in row["tools"]}
         for message in [*row["messages"], row["response"]]:

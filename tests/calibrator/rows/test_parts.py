@@ -159,10 +159,10 @@ def test_no_row_is_lost_in_silence(tmp_path: Path, is_gone: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "named"),
     [("calibrator", "calibrator"), ("tags", "tags"), ("files", "files"), ("names", "files")],
 )
-def test_parts_of_another_run_are_not_mixed_in(tmp_path: Path, change: str, told: str) -> None:
+def test_parts_of_another_run_are_not_mixed_in(tmp_path: Path, change: str, named: str) -> None:
     """Parts of a run with other calibrator, tags or files are refused."""
     path = write(tmp_path / "rows.jsonl", raw_rows(5, seed=1))
     scored(started(tmp_path, path))
@@ -171,7 +171,9 @@ def test_parts_of_another_run_are_not_mixed_in(tmp_path: Path, change: str, told
     other = write(tmp_path / "other.jsonl", []) if change == "names" else path
     calibrator = "words@2" if change == "calibrator" else "words@1"
     options = Options(tags="all") if change == "tags" else Options()
-    with pytest.raises(ClusterError, match=f"parts of a run with other {told}; remove that folder"):
+    with pytest.raises(
+        ClusterError, match=f"parts of a run with other {named}; remove that folder"
+    ):
         begin(tmp_path / "out.jsonl", [other], calibrator, options)
 
 

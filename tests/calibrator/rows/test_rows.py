@@ -93,7 +93,7 @@ def test_a_scorer_gets_the_messages_of_a_row() -> None:
 
 
 def test_a_row_with_other_calls_has_their_conversation() -> None:
-    """A conversation that was changed in `tool_use` is that of the item."""
+    """A conversation that was changed in `tool_use` is the item's conversation."""
     messages = [{"role": "user", "content": "Q"}]
     offered = [{"type": "function", "function": {"name": "search"}}]
     row = parse_row({"messages": messages, "tools": offered, "response": "a"})
@@ -103,7 +103,7 @@ def test_a_row_with_other_calls_has_their_conversation() -> None:
 
 
 @pytest.mark.parametrize(
-    "given",
+    "reply",
     [
         "It is 4.",
         {"response": "It is 4."},
@@ -111,13 +111,13 @@ def test_a_row_with_other_calls_has_their_conversation() -> None:
         {"choices": [{"message": {"role": "assistant", "content": "It is 4."}}]},
     ],
 )
-def test_others_are_replies_of_any_form(given: Any) -> None:
+def test_others_are_replies_of_any_form(reply: Any) -> None:
     """Replies of other models may have any form, with or without their model."""
-    row = parse_row({"question": "2 + 2?", "response": "4", "others": [given]})
+    row = parse_row({"question": "2 + 2?", "response": "4", "others": [reply]})
     assert [(other.answer, other.source_model) for other in row.others] == [("It is 4.", None)]
     assert row.item("served").others == row.others
     named = {"response": "It is 4.", "model": "gpt-5"}
-    row = parse_row({"question": "2 + 2?", "response": "4", "others": [named, given]})
+    row = parse_row({"question": "2 + 2?", "response": "4", "others": [named, reply]})
     assert [other.source_model for other in row.others] == ["gpt-5", None]
 
 
@@ -209,7 +209,7 @@ def test_lines_that_are_no_json(path: Path, line: bytes, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (b"question,response,correct\nq,r,1\nq,r,0\n", "this looks like a CSV file"),
         (b'"id";"question";"response"\n1;q;r\n', "this looks like a CSV file"),
@@ -219,18 +219,18 @@ def test_lines_that_are_no_json(path: Path, line: bytes, message: str) -> None:
         (b"PAR1\x15\x04\n\x15\n", "this is a Parquet file"),
     ],
 )
-def test_files_of_another_form_are_refused_once(path: Path, content: bytes, told: str) -> None:
+def test_files_of_another_form_are_refused_once(path: Path, content: bytes, message: str) -> None:
     """A file of another format is refused once, with the line of pandas that converts it."""
     path.write_bytes(content)
     [(number, error)] = read_rows(path)
     assert number == 1
     assert isinstance(error, RowError)
-    assert told in error.message
+    assert message in error.message
     assert '.to_json("rows.jsonl", orient="records", lines=True)' in error.message
 
 
 @pytest.mark.parametrize(
-    ("pack", "told"),
+    ("pack", "message"),
     [
         (lzma.compress, "this is an xz file"),
         (bz2.compress, "this is a bzip2 file"),
@@ -239,12 +239,12 @@ def test_files_of_another_form_are_refused_once(path: Path, content: bytes, told
     ],
 )
 def test_packed_files_are_refused_once(
-    path: Path, pack: Callable[[bytes], bytes], told: str
+    path: Path, pack: Callable[[bytes], bytes], message: str
 ) -> None:
     """A file packed otherwise than by gzip is refused once, with its kind."""
     path.write_bytes(pack(b'{"question": "q", "response": "r", "correct": 1}\n' * 99))
     [(_, error)] = read_rows(path)
-    assert str(error).endswith(f"{told}; save its rows as JSON lines, plain or gzipped")
+    assert str(error).endswith(f"{message}; save its rows as JSON lines, plain or gzipped")
 
 
 @pytest.mark.parametrize("label", ["0", "1", "true", "False"])

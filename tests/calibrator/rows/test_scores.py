@@ -62,7 +62,7 @@ def test_scores_come_back_in_order(sizes: list[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tags", "told"),
+    ("tags", "names"),
     [
         ("served", ("gpt-small", None)),
         ("all", ("gpt-small", "arithmetic")),
@@ -70,13 +70,13 @@ def test_scores_come_back_in_order(sizes: list[int]) -> None:
     ],
 )
 def test_a_scorer_hears_the_names_it_may_know(
-    tags: Tags, told: tuple[str | None, str | None]
+    tags: Tags, names: tuple[str | None, str | None]
 ) -> None:
     """A scorer gets the names that the tags allow: as served the model alone (K10)."""
     scorer, rows = Recorder(), labelled(1, seed=1)
     score_rows(scorer, rows, tags)
     ((item,),) = scorer.batches
-    assert (item.source_model, item.benchmark) == told
+    assert (item.source_model, item.benchmark) == names
     assert item.question == rows[0].question
 
 

@@ -90,5 +90,5 @@ def test_methods_return_what_the_pattern_returns() -> None:
 
 @given(st.text())
 def test_letters_of_a_text(text: str) -> None:
-    """Runs of letters are those of the regular expression."""
+    """Runs of letters equal the matches of the regular expression."""
     assert letters_in(text) == re.findall(r"[^\W\d_]+", text)

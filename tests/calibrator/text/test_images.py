@@ -155,7 +155,7 @@ def names(messages: list[Json]) -> list[str]:
 
 
 def test_images_come_in_the_order_of_the_turns() -> None:
-    """Images come in the order of the turns, those of tools last."""
+    """Images come in the order of the turns, images from tools last."""
     messages = [
         shown("a", text="x"),
         shown("b", "assistant", "y"),

@@ -1,4 +1,4 @@
-"""Texts as word pieces: what is read of long ones and of invalid characters."""
+"""Texts as word pieces: the parts of long texts that are read, and invalid characters."""
 
 from __future__ import annotations
 

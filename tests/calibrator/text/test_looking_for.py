@@ -67,7 +67,7 @@ def test_no_text_is_passed_over_for_its_shape(text: str) -> None:
 
 @given(TEXTS)
 def test_a_reading_is_what_patterns_find(text: str) -> None:
-    """Words, their beginnings and numbers are those of the patterns."""
+    """Words, their beginnings and numbers equal the matches of the patterns."""
     reading = PreparedText(text)
     assert reading.in_order == re.findall(r"\w+", text.lower())
     runs = re.findall(r"[^\W\d_]+", text.lower())

@@ -13,8 +13,8 @@ from proxy.formats import FORMATS
 Json = dict[str, Any]
 
 
-def message(**said: Any) -> Json:
-    return {"type": "message", "role": "assistant", "content": [said]}
+def message(**part: Any) -> Json:
+    return {"type": "message", "role": "assistant", "content": [part]}
 
 
 CALL = {"type": "function_call", "call_id": "c", "name": "f", "arguments": '{"a": 1}'}

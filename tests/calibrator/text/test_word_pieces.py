@@ -1,4 +1,4 @@
-"""Word pieces of remembered words are those of the whole text."""
+"""Word pieces of remembered words equal the pieces of the whole text."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def completion(body: Json, reply: Reply) -> Json:
 
 
 def events(body: Json, reply: Reply) -> Iterator[Event]:
-    """Yield the same completion in chunks, with padding against traffic analysis."""
+    """Yield the same completion in chunks, with padding as if against traffic analysis."""
     whole = completion(body, reply)
     head = {key: whole[key] for key in ("id", "created", "model", "service_tier")}
     head |= {"object": "chat.completion.chunk", "system_fingerprint": "fp_50cad350e4"}
@@ -56,8 +56,8 @@ def error(status: int) -> Json:
     """Return an error's body, which Responses shares."""
     kind = TYPES.get(status, "invalid_request_error")
     code = CODES.get(status, "c")
-    told = {"message": MESSAGES[status], "type": kind, "param": "p", "code": code, "vendor": 1.0}
-    return {"error": told}
+    fields = {"message": MESSAGES[status], "type": kind, "param": "p", "code": code, "vendor": 1.0}
+    return {"error": fields}
 
 
 def _deltas(reply: Reply) -> Iterator[Json]:

@@ -1,4 +1,4 @@
-"""What the clients' upstream says, before it is put into any API's format."""
+"""What the clients' upstream answers, before it is put into the format of an API."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Reply:
-    """One answer: perhaps a thought, then a text or calls."""
+    """One answer: a text or calls, perhaps after a thought."""
 
     text: str = ""
     calls: tuple[Call, ...] = ()
@@ -91,7 +91,7 @@ def _schema_of(body: Json) -> Json | None:
 
 
 def _has_results(body: Json) -> bool:
-    """Whether the last message brings a tool's result."""
+    """Whether the last message contains a tool's result."""
     items = body.get("messages") or body.get("input")
     last = items[-1] if isinstance(items, list) else {}
     content = last.get("content")

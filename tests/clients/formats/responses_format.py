@@ -16,7 +16,7 @@ ERROR_EVENT = Event(
     },
     "error",
 )
-ECHOED: Json = {  # what the API tells back of a request, and its defaults
+ECHOED: Json = {  # what the API repeats of a request, and its defaults
     "background": False,
     "instructions": None,
     "max_output_tokens": None,
@@ -83,8 +83,8 @@ def _text_events(item: Json, place: Json) -> Iterator[Json]:
 def _argument_events(item: Json, place: Json) -> Iterator[Json]:
     for part in halves(item["arguments"]):
         yield {"type": "response.function_call_arguments.delta", **place, "delta": part}
-    told = {"name": item["name"], "arguments": item["arguments"]}
-    yield {"type": "response.function_call_arguments.done", **place, **told}
+    call = {"name": item["name"], "arguments": item["arguments"]}
+    yield {"type": "response.function_call_arguments.done", **place, **call}
 
 
 def _summary_events(item: Json, place: Json) -> Iterator[Json]:
@@ -106,8 +106,8 @@ def _items(reply: Reply) -> Iterator[Json]:
         yield _call(call)
     if reply.text:
         part = {"type": "output_text", "text": reply.text, "annotations": [], "logprobs": []}
-        told = {"id": "msg_1", "type": "message", "status": "completed", "role": "assistant"}
-        yield told | {"content": [part]}
+        message = {"id": "msg_1", "type": "message", "status": "completed", "role": "assistant"}
+        yield message | {"content": [part]}
 
 
 def _call(call: Call) -> Json:
@@ -122,7 +122,7 @@ def _call(call: Call) -> Json:
 
 
 def _begun(item: Json) -> Json:
-    """Return an item as it is when it begins, with nothing in it yet."""
+    """Return an item as it is when it begins, still without content."""
     match item["type"]:
         case "function_call":
             return item | {"status": "in_progress", "arguments": ""}
@@ -133,7 +133,7 @@ def _begun(item: Json) -> Json:
 
 
 def _response(body: Json, status: str, output: list[Json]) -> Json:
-    told = {name: body.get(name, usual) for name, usual in ECHOED.items()}
+    echoed = {name: body.get(name, usual) for name, usual in ECHOED.items()}
     return {
         "id": "resp_67ccd2bed1ec8190b14f964abc0542670bb6a6b452d3795b",
         "object": "response",
@@ -144,7 +144,7 @@ def _response(body: Json, status: str, output: list[Json]) -> Json:
         "model": f"{body['model']}-2099",
         "output": output,
         "service_tier": "default",
-        **told,
+        **echoed,
     }
 
 

@@ -202,8 +202,8 @@ def test_estimates_and_certificates_take_one_label_of_a_conversation(store_url: 
     ]
     ids = saved(store_url, rows, FakeScorer(0.7), share=0.1)
     for n, id in enumerate(ids):
-        given = f"UPDATE exchanges SET conversation = 'c{n // 2}' WHERE request_id = '{id}'"
-        execute(store_url, given)
+        statement = f"UPDATE exchanges SET conversation = 'c{n // 2}' WHERE request_id = '{id}'"
+        execute(store_url, statement)
     label(store_url, ids, rows)
     findings = VerdictStore(store_url)
     labels = read_labels(findings.engine)

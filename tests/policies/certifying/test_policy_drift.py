@@ -147,7 +147,7 @@ def test_counts_are_sums(added: list[int], initial: list[int]) -> None:
 def test_the_share_below_is_that_of_the_last_replies(
     confidences: list[float], confidence: float
 ) -> None:
-    """The share below is that of the last 30 replies; half of the equal ones count."""
+    """The share below is computed from the last 30 replies; half of the equal ones count."""
     recent = RecentConfidences(window=30, least_known=10)
     for each in confidences:
         recent.add(each)

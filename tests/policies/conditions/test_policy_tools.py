@@ -368,7 +368,7 @@ def test_words_of_the_name_decide(tools: str, name: str, is_matched: bool) -> No
 
 
 @pytest.mark.parametrize(
-    ("words", "given", "is_matched"),
+    ("words", "arguments", "is_matched"),
     [
         ("rm", '{"c": "sudo /bin/rm -rf x"}', True),
         ("rm", '{"c": "RM x"}', True),
@@ -385,10 +385,10 @@ def test_words_of_the_name_decide(tools: str, name: str, is_matched: bool) -> No
         ("rm", '{"d": "rm"}', False),
     ],
 )
-def test_words_of_an_argument(words: str, given: str, is_matched: bool) -> None:
+def test_words_of_an_argument(words: str, arguments: str, is_matched: bool) -> None:
     """A phrase matches if its words are in order in one command, in any case."""
     tools = f"[{{name: t, arguments: {{c: {{words: {words}}}}}}}]"
-    assert matches(tools, ToolCall("t", given)) is is_matched
+    assert matches(tools, ToolCall("t", arguments)) is is_matched
 
 
 def test_one_of_several_sets_of_arguments_is_enough() -> None:

@@ -285,11 +285,11 @@ def test_a_ladder_asks_one_model_after_the_other() -> None:
     default: deliver
     """
     policy = parse_policy(text, "p.yaml")
-    decision, asked = decide(policy, facts(0.1)), []
+    decision, models = decide(policy, facts(0.1)), []
     while isinstance(decision.applied, Escalate):
-        asked.append(decision.applied.to)
+        models.append(decision.applied.to)
         decision = after_escalation(policy, decision, facts(0.2))
-    assert asked == ["mid", "big", "huge"]
+    assert models == ["mid", "big", "huge"]
     assert decision.action == Hold("senior")
     first = decide(policy, facts(0.1))
     assert after_escalation(policy, first, facts(0.9)).action == Deliver()

@@ -86,7 +86,7 @@ def test_a_long_policy_decides_as_its_rules_one_by_one(seed: int) -> None:
 
 
 def test_a_reply_is_asked_for_few_of_a_thousand_rules() -> None:
-    """Of a thousand rules only those of the reply's team, model and tools are tried."""
+    """Of a thousand rules only those for the reply's team, model and tools are tried."""
     whens = [f"team: team{n}, confidence: {{below: 0.5}}" for n in range(400)]
     whens += [f"model: 'm{n}-*', confidence: {{below: 0.5}}" for n in range(300)]
     whens += [f"tools: [tool{n}], length: {{below: {n + 1}}}" for n in range(300)]

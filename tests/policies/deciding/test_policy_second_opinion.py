@@ -119,7 +119,7 @@ def test_a_reply_without_a_score_is_not_asked_about() -> None:
 
 
 def test_who_answered_is_asked_last() -> None:
-    """The model that answered is asked only after the others."""
+    """The model that answered is called only after the others."""
     assert wanted("{from: [a, b, c], n: 3}").models_for({"a"}) == ("b", "c", "b")
     assert wanted("{from: a}").models_for({"a"}) == ("a",)
 

@@ -241,7 +241,7 @@ streams = st.builds(
 
 @given(policies, streams)
 def test_a_live_stream_is_always_delivered(policy: Policy, facts: Facts) -> None:
-    """A live stream is always delivered, and so is the text of one whose tool calls wait."""
+    """A live stream is always delivered, and so is its text while its tool calls wait."""
     mode = stream_mode(policy, model=facts.model, domain=facts.domain, tags=facts.tags)
     if mode.mode == "passthrough" or (mode.mode == "buffer_tools" and not facts.tools):
         assert decide(policy, facts).applied.name == "deliver"

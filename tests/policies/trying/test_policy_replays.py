@@ -59,7 +59,7 @@ def test_both_policies_and_all_changes_are_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "differences"),
     [
         ("{hold: {queue: a}}", "{hold: {queue: b}}", ("queue a", "queue b")),
         (
@@ -76,7 +76,7 @@ def test_both_policies_and_all_changes_are_counted() -> None:
     ],
 )
 def test_what_differs_is_told_where_action_and_rule_are_the_same(
-    old: str, new: str, told: tuple[str, str]
+    old: str, new: str, differences: tuple[str, str]
 ) -> None:
     """A change is shown by its difference if action and rule are the same."""
     before, after = (
@@ -84,7 +84,7 @@ def test_what_differs_is_told_where_action_and_rule_are_the_same(
     )
     [(was, becomes)] = replay(after, [exchange(0.5)], before=before).changes
     name = before.default.name
-    assert (was, becomes) == tuple(f"{name} by default ({each})" for each in told)
+    assert (was, becomes) == tuple(f"{name} by default ({each})" for each in differences)
 
 
 def test_a_policy_in_shadow_is_replayed_as_if_it_were_enforced() -> None:
@@ -163,7 +163,7 @@ def test_every_action_has_its_price(action: object, cost: float) -> None:
 
 
 def test_money_is_summed_with_the_cost_of_delivered_errors() -> None:
-    """Costs are those of the policy or of the argument, with the cost of delivered errors."""
+    """Costs come from the policy or the argument, and include the cost of delivered errors."""
     stated = gate(0.35, "costs: {deliver: 1, error: 100, manual: 10, queues: {review: 5}}")
     after = replay(stated, EXCHANGES).after
     assert (after.cost, after.manual_cost, after.currency) == (6 + 5 * 5 + 10 + 100, 120, "USD")

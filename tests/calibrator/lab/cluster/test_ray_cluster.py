@@ -116,7 +116,7 @@ def parts_of(output: Path) -> set[Path]:
 
 @pytest.mark.slow
 def test_a_lost_machine_loses_no_row(cluster: RayCluster, tmp_path: Path) -> None:
-    """A machine lost by SIGKILL loses no row: the output is that of one process, in order."""
+    """A machine lost by SIGKILL loses no row: the output equals one process's, in order."""
     files, output = files_of(tmp_path, 4_000), tmp_path / "out.jsonl"
     with scoring_on(cluster, files, output) as run:
         until(lambda: cluster.workers_of_second(SCORING), 60)

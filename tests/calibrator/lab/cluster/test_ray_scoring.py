@@ -24,7 +24,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow  # Ray takes eight seconds of CPU to begin
 def test_the_output_is_that_of_one_process(tmp_path: Path) -> None:
-    """The output of good and bad rows is that of one process, in order."""
+    """The output of good and bad rows equals one process's, in order."""
     files, output = files_of(tmp_path, 300), tmp_path / "out.jsonl"
     command = [sys.executable, "-m", "pinocchio", "score", *map(str, files), "-o", str(output)]
     with subprocess.Popen(
@@ -39,7 +39,7 @@ def test_the_output_is_that_of_one_process(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:ray")  # Ray's own deprecated options
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["{rows}"], "--engine ray needs -o OUT: what is done is kept beside it"),
         (["{rows}", "-o", "{folder}"], "Is a directory"),
@@ -52,7 +52,7 @@ def test_the_output_is_that_of_one_process(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_mistakes_are_one_sentence(rows: Path, arguments: list[str], told: str) -> None:
+def test_mistakes_are_one_sentence(rows: Path, arguments: list[str], message: str) -> None:
     """A mistake gives one line on stderr, exit status 2 and no output."""
     places = {"rows": rows, "folder": rows.parent, "out": rows.with_name("out.jsonl")}
     closed = f"127.0.0.1:{free_port()}"
@@ -61,7 +61,7 @@ def test_mistakes_are_one_sentence(rows: Path, arguments: list[str], told: str) 
     assert (result.exit_code, result.stdout) == (2, ""), result.stderr
     (line,) = result.stderr.splitlines()
     assert line.startswith("pinocchio: ")
-    assert told in line
+    assert message in line
     assert not places["out"].exists()
 
 

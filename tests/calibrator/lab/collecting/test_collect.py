@@ -155,7 +155,7 @@ def test_killed_twice_it_ends_with_what_one_run_has(folder: Path, upstream: Faul
 
 
 def test_judges_grade_what_has_a_rubric(folder: Path, upstream: FaultyUpstream) -> None:
-    """The first judge's verdict is the label; an unreadable one is asked for once more (D02)."""
+    """The first judge's verdict is the label; an unreadable one is requested once more (D02)."""
     row = {"id": 1, "question": "Write a poem", "rubric": "It rhymes"}
     (folder / "sums.jsonl").write_text(json.dumps(row) + "\n")
     assert "name it with --judge" in collect(folder, "--model", "ok").stderr
@@ -200,7 +200,7 @@ def test_it_costs_no_more_than_it_may(folder: Path, upstream: FaultyUpstream) ->
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ((), "collect needs"),
         (("--model", "ok", "--band", "0.8", "0.2"), "--band wants"),
@@ -209,12 +209,12 @@ def test_it_costs_no_more_than_it_may(folder: Path, upstream: FaultyUpstream) ->
     ],
 )
 def test_what_cannot_work_is_refused_in_a_sentence(
-    folder: Path, upstream: FaultyUpstream, options: tuple[str, ...], said: str
+    folder: Path, upstream: FaultyUpstream, options: tuple[str, ...], message: str
 ) -> None:
     """An impossible request is refused in one sentence before any call."""
     done = collect(folder, *options)
     assert (done.returncode, upstream.requests) == (2, [])
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 def test_members_of_requests_and_the_prompt_reach_upstream(

@@ -122,7 +122,7 @@ def test_confidences_too_close_together_are_not_called_degraded() -> None:
 
 
 def test_healthy_deployments_raise_few_false_alarms() -> None:
-    """Of 200 healthy deployments at most 5 % are told to fine-tune."""
+    """Of 200 healthy deployments at most 5 % get the advice to fine-tune."""
     alarms = 0
     rng = np.random.default_rng(8)
     for n in range(200):
@@ -194,7 +194,7 @@ def test_rows_of_one_label_tell_nothing() -> None:
 
 
 def test_few_labels_of_a_degraded_ranking_recalibrate_meanwhile() -> None:
-    """Few labels of a degraded ranking are used to recalibrate, and more are asked for."""
+    """Few labels of a degraded ranking are used to recalibrate, and the advice is to add more."""
     rows, truth = deployment(90, seed=2)
     backwards = sigmoid(-3 * logit(truth) + 4)
     found = advise(rows, np.asarray(backwards), own_auroc=0.8)

@@ -110,7 +110,7 @@ def test_conversations_become_messages(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bad", "said"),
+    ("bad", "message"),
     [
         ({"question": "q", "response": "r"}, "has no confidence; `pinocchio score` adds it"),
         ({"confidence": 2}, "from 0 to 1"),
@@ -120,14 +120,14 @@ def test_conversations_become_messages(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("command", [("filter", "--keep", "0.5"), ("pairs",)])
 def test_a_row_that_cannot_be_used_ends_it(
-    tmp_path: Path, command: tuple[str, ...], bad: Any, said: str
+    tmp_path: Path, command: tuple[str, ...], bad: Any, message: str
 ) -> None:
     """A row that cannot be used ends the command with its line, without output."""
     rows = write(tmp_path / "a.jsonl", row("a", 0.7), bad)
     name, *options = command
     result = run(name, rows, *options, "-o", tmp_path / "made.jsonl")
     assert result.exit_code == 2
-    assert f"a.jsonl:2: {said}" in result.stderr or said in result.stderr
+    assert f"a.jsonl:2: {message}" in result.stderr or message in result.stderr
     assert not (tmp_path / "made.jsonl").exists()
 
 

@@ -225,7 +225,7 @@ def test_groups_too_small_to_judge_are_told(train: list[Row]) -> None:
 
 
 def test_a_study_tells_what_leaving_out_costs(train: list[Row], test_rows: list[Row]) -> None:
-    """Each fold has its AUROC with its interval, beside that of a fit on everything (K04)."""
+    """Each fold has its AUROC with its interval, beside the AUROC of a fit on everything (K04)."""
     fits: list[tuple[Ints, Ints]] = []
 
     def fit(trained: Ints, judged: Ints) -> Floats:
@@ -419,7 +419,7 @@ def test_the_sample_is_always_the_same(train: list[Row]) -> None:
 
 
 def test_names_of_the_probes_are_those_of_the_paper(train: list[Row]) -> None:
-    """The probes are those of the paper: names, question, hedges and answer (K10-K13)."""
+    """The probes are the paper's: names, question, hedges and answer (K10-K13)."""
     assert {label.split(":")[0] for label in PROBES} == {
         "as served",
         "names",

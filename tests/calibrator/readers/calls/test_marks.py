@@ -131,7 +131,7 @@ def test_a_slip_is_told_with_what_was_said(request_text: str, argument: Any, nea
 
 
 def test_slips_are_counted_as_by_the_whole_table() -> None:
-    """Distances are those of optimal string alignment, up to the bound."""
+    """Distances equal optimal string alignment, up to the bound."""
     pairs = [("anna", "anne", 1), ("7703", "7730", 1), ("kitten", "sitting", 3), ("ab", "ba", 1)]
     assert [distance(a, b, 3) for a, b, _ in pairs] == [n for _, _, n in pairs]
     assert distance("kitten", "sitting", 2) == 3

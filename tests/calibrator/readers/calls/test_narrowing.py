@@ -159,7 +159,7 @@ def test_a_role_is_said_with_a_verb(
     ],
 )
 def test_who_is_meant(request_text: str, tool: str, arguments: Json, mark: str | None) -> None:
-    """The words "from", "to" and "instead of" tell which person belongs where."""
+    """The words "from", "to" and "instead of" show which person belongs where."""
     found = names(request_text, tool, arguments) & {"swapped", "ruled_out"}
     assert found == ({mark} if mark else set())
 

@@ -18,7 +18,7 @@ from tests.calibrator.readers.calls.conversations import BOATS, RIGHT, earlier_c
 
 
 def test_a_date_with_a_time_stands_where_both_do() -> None:
-    """A date matches only with its time; midnight stands for no time."""
+    """A date matches only with its time; midnight means that there is no time."""
     source = Source.from_texts("Book it for 2026-03-04 at 14:30, please.")
     assert source.holds(value_at("when", "2026-03-04T14:30"))
     assert not source.holds(value_at("when", "2026-03-04T09:15"))
@@ -123,7 +123,7 @@ def test_what_was_quoted_and_not_taken() -> None:
 
 
 def test_turns_are_the_users() -> None:
-    """Each message of the user is a turn; those of tools and of the model are none."""
+    """Each message of the user is a turn; messages of tools and of the model are none."""
     more = [{"role": "assistant", "content": "Which day?"}, {"role": "user", "content": "Today."}]
     for count in range(3):
         found = traits(

@@ -1,4 +1,4 @@
-"""Familiar and unfamiliar tasks, told apart by a model that is fitted on own requests."""
+"""A model fitted on own requests separates familiar from unfamiliar tasks."""
 
 from __future__ import annotations
 

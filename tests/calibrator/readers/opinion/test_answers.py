@@ -56,8 +56,8 @@ def test_what_a_reply_comes_to(question: str, reply: str, kind: str, value: str)
     assert (found.kind, found.value) == (kind, value)
 
 
-def calls(*given: tuple[str, str]) -> ToolUse:
-    made = [{"function": {"name": name, "arguments": text}} for name, text in given]
+def calls(*named: tuple[str, str]) -> ToolUse:
+    made = [{"function": {"name": name, "arguments": text}} for name, text in named]
     return ToolUse((), (), {"role": "assistant", "tool_calls": made})
 
 

@@ -105,7 +105,7 @@ def test_a_question_is_asked_once_and_fewer_are_the_same_ones(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("row", "said"),
+    ("row", "message"),
     [
         ({"question": "q"}, "neither 'gold'"),
         ({"gold": "x"}, "'question' (or 'messages') is missing"),
@@ -116,7 +116,7 @@ def test_a_question_is_asked_once_and_fewer_are_the_same_ones(tmp_path: Path) ->
         ([1], "no JSON object"),
     ],
 )
-def test_what_cannot_be_asked_says_why(tmp_path: Path, row: Any, said: str) -> None:
+def test_what_cannot_be_asked_says_why(tmp_path: Path, row: Any, message: str) -> None:
     """A question that cannot be asked is reported with file and line."""
     path = tmp_path / "q.jsonl"
     path.write_text(
@@ -125,7 +125,7 @@ def test_what_cannot_be_asked_says_why(tmp_path: Path, row: Any, said: str) -> N
     found, [error] = load_tasks([str(path)])
     assert len(found) == 1
     assert str(error).startswith(f"{path}:2: ")
-    assert said in str(error)
+    assert message in str(error)
 
 
 def test_a_file_without_a_question_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The nearest question is that of a plain TF-IDF cosine, except copies."""
+"""The nearest question is the one with the largest plain TF-IDF cosine, except copies."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_it_is_the_cosine_of_tf_idf() -> None:
 
 
 def test_a_question_on_the_same_matter_is_nearer() -> None:
-    """Rare words count more than those of most questions."""
+    """Rare words count more than words of most questions."""
     questions = [
         "What is the capital of France?",
         "What is the boiling point of water?",

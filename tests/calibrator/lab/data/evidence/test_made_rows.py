@@ -87,7 +87,7 @@ def test_tone_does_not_tell_the_label(rows: list[dict[str, str]], word: str) -> 
 
 
 def test_the_command_writes_the_rows(tmp_path: Path) -> None:
-    """The command line must write as many rows as it is asked for, as gzipped JSON lines."""
+    """The command writes the requested number of rows, as gzipped JSON lines."""
     path = tmp_path / "made.jsonl.gz"
     command = [
         sys.executable,

@@ -148,7 +148,7 @@ def only(name: str = "cities", licence: str = "") -> TrafficSet:
 
 
 def test_a_folder_of_data_has_its_sets_and_the_pairs_beside_it(data: Path) -> None:
-    """A folder's sets are those of `grounding/test`, and the pairs are in it or beside it."""
+    """A folder's sets are in `grounding/test`, and the pairs are in it or beside it."""
     names = [path.name for path in find_traffic([data])]
     assert names == [
         *("cities.jsonl.gz", "pairs_weather.jsonl.gz", "rivers__nc.jsonl"),
@@ -439,7 +439,7 @@ def test_the_command_prints_json_lines(data: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("arguments", "message"),
     [
         ((), "give files with labelled rows, --traffic with a folder, or both"),
         (("--traffic", "DATA", "--sensitivity"), "--sensitivity needs files with labelled rows"),
@@ -447,9 +447,9 @@ def test_the_command_prints_json_lines(data: Path) -> None:
         (("--traffic", "nowhere"), "nowhere"),
     ],
 )
-def test_what_cannot_be_done_is_told(data: Path, given: tuple[str, ...], message: str) -> None:
+def test_what_cannot_be_done_is_told(data: Path, arguments: tuple[str, ...], message: str) -> None:
     """An impossible request is refused in one sentence before any scoring."""
-    result = run("evaluate", *(str(data) if one == "DATA" else one for one in given))
+    result = run("evaluate", *(str(data) if one == "DATA" else one for one in arguments))
     assert (result.exit_code, result.stdout) == (2, "")
     assert message in result.stderr
 

@@ -46,8 +46,8 @@ def test_the_share_is_the_number_beside_the_one_with_the_value_named() -> None:
     before = json.dumps(used.messages)
 
     def numbers(edited: Any) -> list[float]:
-        said = [str([m for m in each.messages if m["role"] == "user"]) for each in edited]
-        return [0.8 if "B-77" in text else 0.4 for text in said]
+        texts = [str([m for m in each.messages if m["role"] == "user"]) for each in edited]
+        return [0.8 if "B-77" in text else 0.4 for text in texts]
 
     doubts = argument_doubts(read_reply(used), 0.2, numbers)
     assert [(each.name, each.share) for each in doubts] == [("boat_id", 0.25), ("day", 0.5)]

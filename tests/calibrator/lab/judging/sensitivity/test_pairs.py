@@ -80,7 +80,7 @@ def test_at_most_so_many_pairs_of_the_same_replies() -> None:
 
 
 def test_sentences_off_the_topic_are_those_of_measuring() -> None:
-    """Sentences off the topic are those of measuring, not of training."""
+    """Sentences off the topic come from the set for measuring, not for training."""
     pairs = [pair for pair in pairs_of([long_row(n) for n in range(9)]) if pair.kind == "off topic"]
     assert len(pairs) == 9
     assert {pair.changed.answer for pair in pairs} <= set(off_topic_sentences())

@@ -58,8 +58,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Study]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(room, "HELD_OUT", KINDS_HELD)
         patch.setattr(room, "InspectorConfig", lambda: SMALL)
-        given = ["study", "faults", str(test), "--train", str(train), "-o", str(output)]
-        done = CliRunner().invoke(cli, given)
+        command = ["study", "faults", str(test), "--train", str(train), "-o", str(output)]
+        done = CliRunner().invoke(cli, command)
     assert done.exit_code == 0, done.stderr
     return done.stdout, read_study(output)
 

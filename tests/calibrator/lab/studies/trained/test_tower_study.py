@@ -1,4 +1,4 @@
-"""The study of the tower: what is left out is not trained on, and each group is judged."""
+"""The study of the tower: rows that are left out are not trained on; each group is judged."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_the_floor_is_told_beside_each_group(
 def test_the_forest_is_added_to_the_towers(
     study: TowerStudy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The logits are those of towers and forest together, with and without names."""
+    """The logits come from towers and forest together, with and without names."""
     monkeypatch.setattr(tower_study, "piece_vectors", lambda _: VECTORS)
     at = study.share < HELD_SHARE
     groups = [(at, False), (at, True)]

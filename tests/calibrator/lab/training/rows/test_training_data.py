@@ -71,9 +71,9 @@ def write(path: Path, rows: list[Row]) -> Path:
 @given(
     st.lists(st.tuples(st.integers(0, 30), st.sampled_from("abc")), max_size=60), st.floats(0, 1)
 )
-def test_no_question_is_on_both_sides(asked: list[tuple[int, str]], share: float) -> None:
+def test_no_question_is_on_both_sides(pairs: list[tuple[int, str]], share: float) -> None:
     """All replies to a question are on one side, and no row is lost (D04)."""
-    rows = [row(question, model, response=model) for question, model in asked]
+    rows = [row(question, model, response=model) for question, model in pairs]
     train, validation = split_by_question(rows, share)
     assert not {r.question_id for r in train} & {r.question_id for r in validation}
     assert Counter(map(id, [*train, *validation])) == Counter(map(id, rows))

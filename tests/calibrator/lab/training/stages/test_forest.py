@@ -170,10 +170,10 @@ def test_topics_of_some_parts_alone_are_refused(state: dict[str, Any]) -> None:
     st.integers(0, 3),
 )
 def test_any_text_has_finite_log_odds(
-    forest: Forest, question: str, answer: str, said: list[int], name: int
+    forest: Forest, question: str, answer: str, pieces: list[int], name: int
 ) -> None:
     """Any text has finite log-odds, the same alone and in a batch."""
-    row = tower_row(question, answer, said[:9], said)
+    row = tower_row(question, answer, pieces[:9], pieces)
     alone, together = forest.read([row], [name]), forest.read([row, row], [name, 0])
     assert np.isfinite(together).all()
     assert alone[0] == pytest.approx(together[0], abs=1e-5)

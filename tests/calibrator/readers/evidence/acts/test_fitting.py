@@ -21,8 +21,8 @@ def found(request: str, reply: str, *earlier: tuple[str, str]) -> Finding | None
     """Return the finding on a reply to the last of several requests."""
     turns = tuple(
         Turn(role, text)
-        for asked, answered in earlier
-        for role, text in (("user", asked), ("assistant", answered))
+        for question, answered in earlier
+        for role, text in (("user", question), ("assistant", answered))
     )
     conversation = Conversation(request, "", turns)
     return fit(conversation, recognise(conversation, reply), reply)

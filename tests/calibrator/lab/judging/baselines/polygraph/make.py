@@ -1,4 +1,4 @@
-"""Writes figures.json: what lm-polygraph says of replies and scores drawn at random.
+"""Writes figures.json: lm-polygraph's results for replies and scores drawn at random.
 
 lm-polygraph and what it needs are heavy, so the suite does not install it; its figures are kept.
 In an environment of its own that has numpy, SciPy and scikit-learn:

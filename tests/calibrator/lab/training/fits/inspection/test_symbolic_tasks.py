@@ -16,9 +16,9 @@ from tests.calibrator.readers.inspection.test_inspector import rows
 CLOSES = {"(": ")", "[": "]", "{": "}", "<": ">"}
 
 
-def are_closed(given: str) -> bool:
+def are_closed(brackets: str) -> bool:
     """Return whether every bracket has its partner, by removing adjacent pairs."""
-    left = given.replace(" ", "")
+    left = brackets.replace(" ", "")
     while (fewer := re.sub(r"\(\)|\[\]|\{\}|<>", "", left)) != left:
         left = fewer
     return not left
