@@ -22,9 +22,9 @@ from typing import Any
 import certifi
 import pytest
 from _pytest.mark.structures import ParameterSet
-from structlog.testing import capture_logs
 
 from tests.node.runner import SKIPPED, failures_of, run_node, sentences_of
+from tests.running.captured_logs import capture_logs
 from tests.running.live_proxy import ROOT, LiveProxy, SightedScorer, environment
 from tests.servers.clients_upstream import ClientsUpstream
 

@@ -21,10 +21,10 @@ from typing import Any
 
 import httpx
 import pytest
-from structlog.testing import capture_logs
 
 from calibrator import Item, Score
 from tests.conftest import StartProxy
+from tests.running.captured_logs import capture_logs
 from tests.running.databases import execute
 from tests.running.desk_client import DESK, HOLD, TOKEN, decide, scraped, value
 from tests.running.live_proxy import (

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from policies import load_policy
 from proxy.config.sections import Config
@@ -43,6 +42,7 @@ from proxy.store.retention import Retention
 from proxy.store.reviews.held_replies import Store
 from proxy.upstreams.translation.errors import error_reply
 from tests.proxy.store.test_store import REPLY
+from tests.running.captured_logs import capture_logs
 from tests.running.client_keys import OWN_KEY, make_key
 from tests.running.databases import execute
 from tests.running.live_proxy import ROOT, LiveProxy, until

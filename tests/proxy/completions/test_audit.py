@@ -10,7 +10,6 @@ from typing import Any
 
 import httpx
 import pytest
-from structlog.testing import capture_logs
 
 from policies import InvalidDocumentError
 from proxy.config.sections import load_config
@@ -22,6 +21,7 @@ from proxy.store.reviews.audit_writer import AuditWriter
 from proxy.store.reviews.held_replies import AUDIT, HeldReply, Store
 from proxy.store.verdicts import statistics
 from tests.conftest import StartProxy
+from tests.running.captured_logs import capture_logs
 from tests.running.client_keys import ask_with, make_key, wait_until_known
 from tests.running.desk_client import API, DESK, logged_in
 from tests.running.live_proxy import LiveProxy, run_cli, streaming, until

@@ -14,7 +14,6 @@ from pathlib import Path
 import httpx
 import pytest
 from pydantic import SecretStr
-from structlog.testing import capture_logs
 
 from pinocchio.desk import Desk, DeskError
 from proxy.config.settings.admin import AdminConfig
@@ -24,6 +23,7 @@ from proxy.desk.listening import DEFAULT_PORT, bind_admin
 from proxy.errors import StartupError
 from proxy.gate.rate_limits import Buckets
 from tests.conftest import StartProxy
+from tests.running.captured_logs import capture_logs
 from tests.running.desk_client import (
     API,
     DESK,

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from policies import Hold, InvalidDocumentError, parse_policy
 from proxy.config.policy_book import PolicyBook
@@ -25,6 +24,7 @@ from proxy.store.reviews.held_replies import HELD, RELEASED, HeldReply, Store
 from tests.conftest import StartProxy
 from tests.proxy.desk.test_approvals import HELD_REPLY, events_of, put, queues
 from tests.proxy.desk.test_webhooks import config, running, soon
+from tests.running.captured_logs import capture_logs
 from tests.running.desk_client import API, DESK, bearer, decide, make_key, scraped, value
 from tests.running.live_proxy import LiveProxy, error_of, until
 from tests.servers.webhook_receiver import WebhookReceiver

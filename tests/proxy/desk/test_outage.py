@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from structlog.testing import capture_logs
 
+from tests.running.captured_logs import capture_logs
 from tests.running.desk_client import (
     API,
     DESK,

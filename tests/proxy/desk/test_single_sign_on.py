@@ -21,7 +21,6 @@ import httpx
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
-from structlog.testing import capture_logs
 
 from policies import InvalidDocumentError
 from proxy.commands.checkup.doctor import examine
@@ -36,6 +35,7 @@ from proxy.desk.listening import bind_admin
 from proxy.errors import StartupError
 from tests.conftest import StartProxy
 from tests.running.browser import chromium
+from tests.running.captured_logs import capture_logs
 from tests.running.desk_client import (
     API,
     TOKEN,

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from policies import InvalidDocumentError
 from proxy.config.sections import Config, load_config
@@ -27,6 +26,7 @@ from proxy.store.reviews.held_replies import AUDIT, HeldReply, Store
 from proxy.store.reviews.outbox import delivery_counts
 from tests.conftest import StartProxy
 from tests.proxy.store.test_store import REPLY
+from tests.running.captured_logs import capture_logs
 from tests.running.databases import execute
 from tests.running.desk_client import DESK, HOLD, decide, held_id
 from tests.running.live_proxy import until

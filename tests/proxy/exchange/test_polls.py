@@ -12,7 +12,6 @@ from typing import Any
 
 import httpx
 import pytest
-import structlog
 from typer.testing import CliRunner
 
 from proxy.commands.app import cli as on_records
@@ -27,6 +26,7 @@ from proxy.store.verdicts.statistics import Window, latest, sample
 from tests.proxy.actions.test_actions import decide
 from tests.proxy.holds.test_approvals import HOLD, ask, asked
 from tests.proxy.holds.test_holds import REVIEW_ID
+from tests.running.captured_logs import capture_logs
 from tests.running.live_proxy import LiveProxy, until
 from tests.servers.faulty_upstream import FaultyUpstream
 
@@ -83,7 +83,7 @@ def test_a_released_call_that_is_fetched_is_no_exchange_either(holding: LiveProx
 
 def test_the_log_has_few_lines_of_polls(holding: LiveProxy) -> None:
     """The log has a line of the first poll, the tenth, and one whose answer differs."""
-    with structlog.testing.capture_logs() as lines:
+    with capture_logs() as lines:
         first, *_ = poll(holding, 12)
         assert decide(holding, first.headers[REVIEW_ID], RELEASED)
         ask(holding, asked("p=0.1"))

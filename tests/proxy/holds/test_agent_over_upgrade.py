@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 from openai import OpenAI
-from structlog.testing import capture_logs
 
 from policies import pack_text
 from proxy.store.database import schema
 from tests.proxy.desk.test_waiting_calls import QUESTION
+from tests.running.captured_logs import capture_logs
 from tests.running.desk_client import DESK, decide
 from tests.running.live_proxy import ROOT, LiveProxy
 from tests.servers.faulty_upstream import FaultyUpstream

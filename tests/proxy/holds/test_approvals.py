@@ -14,7 +14,6 @@ from typing import Any
 import httpx
 import pytest
 from openai import UnprocessableEntityError
-from structlog.testing import capture_logs
 
 from policies import Facts, parse_policy
 from policies import decide as decide_on
@@ -32,6 +31,7 @@ from tests.proxy.actions.test_actions import ACTION, WEATHER, decide, held_rows,
 from tests.proxy.holds.test_holds import REVIEW_ID, make_late, verdict
 from tests.proxy.store.test_store import REPLY
 from tests.running import messages_client
+from tests.running.captured_logs import capture_logs
 from tests.running.live_proxy import (
     LiveProxy,
     error_of,

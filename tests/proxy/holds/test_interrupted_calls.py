@@ -9,11 +9,11 @@ from typing import Any
 
 import httpx
 import pytest
-from structlog.testing import capture_logs
 
 from pinocchio.desk import Desk as AgentsDesk
 from pinocchio.desk import DeskError
 from tests.conftest import StartProxy
+from tests.running.captured_logs import capture_logs
 from tests.running.client_keys import OWN_KEY, make_key, wait_until_known
 from tests.running.desk_client import DESK, bearer, decide, scraped, value
 from tests.running.desk_client import make_key as make_reviewer

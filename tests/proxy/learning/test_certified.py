@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 
 from policies import Certificate, LabelledScore, Scope, certify, load_policy
 from proxy.store.database.verdicts import VerdictStore, Withdrawal
 from proxy.store.verdicts.drift import Monitor, MonitorKey, Position, write_monitors
+from tests.running.captured_logs import capture_logs
 from tests.running.client_keys import OWN_KEY, ask_with, make_key, wait_until_known
 from tests.running.live_proxy import LiveProxy, WordScorer, until
 from tests.servers.faulty_upstream import FaultyUpstream
@@ -78,7 +78,7 @@ def start(upstream: FaultyUpstream, tmp_path: Path) -> Iterator[Start]:
 @pytest.fixture
 def lines() -> Iterator[list[Any]]:
     """Yield the lines that the proxy logs."""
-    with structlog.testing.capture_logs() as captured:
+    with capture_logs() as captured:
         yield captured
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from structlog.testing import capture_logs
 
 from calibrator.metrics.metrics import Floats
 from calibrator.recalibration.curves import Platt, Recalibration
@@ -24,6 +23,7 @@ from proxy.store.verdicts.drift import (
     write_monitors,
 )
 from tests.builders.simulated_traffic import CALIBRATOR, Traffic, overconfident
+from tests.running.captured_logs import capture_logs
 from tests.running.live_proxy import until
 
 

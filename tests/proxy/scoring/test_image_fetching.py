@@ -18,7 +18,6 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from structlog.testing import capture_logs
 
 from calibrator import NotScorableError, QueueFullError
 from policies import InvalidDocumentError
@@ -27,6 +26,7 @@ from proxy.config.settings.images import FetchConfig, ImagesConfig
 from proxy.scoring.image_fetching import MOST_AT_ONCE, MOST_REDIRECTS, ImageFetcher
 from proxy.scoring.images import MOST_HELD, Images
 from tests.builders.pictures import JPEG, PNG, data_url
+from tests.running.captured_logs import capture_logs
 from tests.servers.image_server import GIGABYTE, ImageServer
 
 MOST = 2**20

@@ -12,13 +12,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from calibrator import Item, NotScorableError, Question, Score, Scorer, UnavailableError
 from proxy.formats import Choice
 from proxy.scoring.engines.findings import findings_of
 from proxy.scoring.scoring import Confidence, ScoreRequest, Scoring, Status
 from proxy.scoring.waits import NICENESS
+from tests.running.captured_logs import capture_logs
 from tests.running.live_proxy import FailingScorer, SlowScorer, WordScorer, until
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import httpx
 import pytest
-from structlog.testing import capture_logs
 
 from calibrator import (
     FakeScorer,
@@ -36,6 +35,7 @@ from proxy.scoring.scoring import OtherAnswer, ScoreRequest, Scoring, StandIn, S
 from proxy.scoring.server.app import check_scoring_server
 from tests.builders.tiny_models import OfFamily
 from tests.conftest import StartProxy
+from tests.running.captured_logs import capture_logs
 from tests.running.desk_client import DESK, scraped, value
 from tests.running.live_proxy import (
     FailingScorer,

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import httpx
 import pytest
-from structlog.testing import capture_logs
 
 from proxy.gate.secret_keys import digest_of, new_key_id, new_secret
 from proxy.holds import waiting
 from proxy.store.database.client_keys import ClientKey, KeyStore
 from proxy.store.reviews.held_replies import HELD, RELEASED
+from tests.running.captured_logs import capture_logs
 from tests.running.databases import execute
 from tests.running.live_proxy import LiveProxy, question, until
 from tests.running.reviewing import decide, listed

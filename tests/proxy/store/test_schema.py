@@ -16,7 +16,6 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config as AlembicConfig
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from structlog.testing import capture_logs
 
 from calibrator import install_command
 from proxy.errors import StoreError
@@ -26,6 +25,7 @@ from proxy.store.database.database import open_engine
 from proxy.store.database.tables import metadata
 from proxy.store.database.verdicts import VerdictStore
 from proxy.store.queue import ReviewQueue
+from tests.running.captured_logs import capture_logs
 from tests.running.databases import execute
 from tests.running.live_proxy import ROOT, environment
 from tests.running.postgres import PASSWORD, PostgresServer

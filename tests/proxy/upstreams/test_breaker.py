@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from structlog.testing import capture_logs
 
 from proxy.config.settings.upstreams import BreakerConfig
 from proxy.errors import UpstreamClosedError
 from proxy.upstreams.breaker import Breaker
+from tests.running.captured_logs import capture_logs
 from tests.running.live_proxy import LiveProxy, error_of, free_port, until
 from tests.servers.faulty_upstream import FaultyUpstream
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import httpx
 import pytest
-from structlog.testing import capture_logs
 
 from proxy.config.settings.upstreams import UpstreamConfig
 from proxy.http.wire.upstream import UpstreamRequest
 from proxy.upstreams.router import SpokenUpstream, open_upstream
 from tests.conftest import StartProxy
+from tests.running.captured_logs import capture_logs
 from tests.running.live_proxy import (
     LiveProxy,
     error_of,

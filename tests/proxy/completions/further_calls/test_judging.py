@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from calibrator.recalibration.judge_prior import NAME
 from calibrator.recalibration.signals import SignalCurve, SignalWeights
@@ -24,6 +23,7 @@ from proxy.errors import BadRequestError
 from proxy.learning.traffic import Traffic
 from tests.builders.scripted_streams import recorded
 from tests.conftest import StartProxy
+from tests.running.captured_logs import capture_logs
 from tests.running.live_proxy import (
     HearingScorer,
     RawReply,

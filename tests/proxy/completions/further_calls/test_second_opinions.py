@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 import policies
 from calibrator import load_scorer
@@ -20,6 +19,7 @@ from calibrator.recalibration.curves import Platt, Recalibration
 from calibrator.recalibration.versions import RecalibrationVersions
 from tests.builders.scripted_streams import recorded
 from tests.conftest import StartProxy
+from tests.running.captured_logs import capture_logs
 from tests.running.live_proxy import (
     HearingScorer,
     RawReply,

@@ -13,7 +13,6 @@ from typing import Any, cast
 
 import pytest
 import uvicorn
-from structlog.testing import capture_logs
 
 from proxy.config.sections import Config
 from proxy.http.listener import connections
@@ -23,6 +22,7 @@ from proxy.http.listener.sockets import server_settings
 from proxy.http.wire.http import CLIENT, BodyWriter, Client, Reply, Request
 from proxy.http.wire.outlet import Bursts, Outlet
 from tests.proxy.http.wire.always_gathered import AlwaysGathered
+from tests.running.captured_logs import capture_logs
 from tests.running.served import Served
 
 BIG = b"x" * 3_000_000

@@ -22,7 +22,6 @@ from typing import Any, NamedTuple, TypeVar
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from structlog.testing import capture_logs
 
 from proxy.errors import (
     StartupError,
@@ -44,6 +43,7 @@ from proxy.http.wire.headers import Headers
 from proxy.http.wire.outlet import Bursts
 from proxy.http.wire.upstream import UpstreamRequest
 from tests.proxy.http.wire.always_gathered import AlwaysGathered
+from tests.running.captured_logs import capture_logs
 from tests.servers.raw_server import Peer, RawServer, Script
 
 T = TypeVar("T")

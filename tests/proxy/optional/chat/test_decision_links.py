@@ -15,7 +15,6 @@ import httpx
 import pytest
 import sqlalchemy as sa
 from playwright.sync_api import Browser, expect
-from structlog.testing import capture_logs
 
 from proxy.config.settings.admin import LINKS
 from proxy.config.settings.webhooks import WebhookConfig
@@ -32,6 +31,7 @@ from tests.conftest import StartProxy
 from tests.proxy.desk.console.test_console_pages import TOOL
 from tests.proxy.desk.test_approvals import HELD_REPLY, events_of, put, queues
 from tests.proxy.optional.chat.test_chat_messages import OTHER, SECRET, buttons
+from tests.running.captured_logs import capture_logs
 from tests.running.databases import execute
 from tests.running.desk_client import (
     API,

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 
 from calibrator import (
     Batcher,
@@ -37,6 +36,7 @@ from proxy.scoring.engines.scorer_protocol import read_scores
 from proxy.scoring.scoring import Scoring
 from tests.builders.pictures import data_url, picture
 from tests.conftest import StartProxy
+from tests.running.captured_logs import capture_logs
 from tests.running.live_proxy import (
     HearingScorer,
     LiveProxy,
@@ -375,7 +375,7 @@ def test_an_engine_that_is_down_is_not_asked() -> None:
     with (
         SaidServer(scripted) as server,
         connected(server.url, timeout_s=0.2) as remote,
-        structlog.testing.capture_logs() as lines,
+        capture_logs() as lines,
     ):
         scripted.hangs.clear()
         for _ in range(3):
@@ -415,7 +415,7 @@ def test_an_engine_that_comes_back_as_another_stays_down() -> None:
     with (
         SaidServer(scripted) as server,
         connected(server.url, timeout_s=0.5) as remote,
-        structlog.testing.capture_logs() as lines,
+        capture_logs() as lines,
     ):
         scripted.facts, scripted.reply = {**FACTS, "calibrator": "other@2"}, said({}, 500)
         for _ in range(3):
