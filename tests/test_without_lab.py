@@ -23,7 +23,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     def left_out(folder: str, names: list[str]) -> list[str]:
         inside = Path(folder).relative_to(ROOT)
-        return [name for name in names if name == "__pycache__" or f"{inside / name}" == LAB]
+        return [name for name in names if f"{inside / name}" == LAB]
 
     for package in ("pinocchio", "proxy", "policies", "calibrator"):
         shutil.copytree(ROOT / package, site / package, ignore=left_out)
