@@ -150,16 +150,16 @@ def with_files(setup: Setup) -> Setup:
     Logs a recalibration by domains if none are configured. Raises StartupError.
     """
     with calibrator_refusal_placed(setup.path, "recalibration"):
-        recalibrations = load_recalibrations(setup.config.calibrator)
+        found = load_recalibrations(setup.config.calibrator)
     with calibrator_refusal_placed(setup.path, "stand_in"):
         of_stand_in = recalibrations_of_stand_in(setup.config.calibrator)
-    if text := without_domains(setup.config, recalibrations):
+    if text := without_domains(setup.config, found):
         log.warning("recalibration_without_domains", hint=text)
     with calibrator_refusal_placed(setup.path, "facts"):
         facts = load_fact_file(setup.config.calibrator)
     if facts is not None:
         log.info("facts_loaded", path=str(facts.path), entries=facts.count)
-    return replace(setup, recalibrations=recalibrations, of_stand_in=of_stand_in, facts=facts)
+    return replace(setup, recalibrations=found, of_stand_in=of_stand_in, facts=facts)
 
 
 def without_domains(config: Config, recalibrations: Recalibrations | None) -> str:

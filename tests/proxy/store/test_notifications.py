@@ -30,7 +30,7 @@ LISTENING = (
 @pytest.fixture
 def seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who waits looks into the store itself so seldom that this test sees none of it."""
-    monkeypatch.setattr(waiting, "NOTIFIED_POLL_EVERY_S", NEVER_S)
+    monkeypatch.setattr(waiting, "NOTIFIED_ASK_EVERY_S", NEVER_S)
     monkeypatch.setattr("proxy.generations.reloading.TOLD_LOOK_EVERY_S", NEVER_S)
 
 
