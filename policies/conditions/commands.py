@@ -244,11 +244,11 @@ class CommandsTest:
         Return False where there is no command, and None for a value that cannot be read
         (`commands_in`).
         """
-        found = commands_in(value)
-        if found is None:
+        commands = commands_in(value)
+        if commands is None:
             return None
         phrases = [phrase.split() for phrase in self.phrases]
-        return bool(found) and all(_is_listed(command, phrases) for command in found)
+        return bool(commands) and all(_is_listed(command, phrases) for command in commands)
 
 
 def _is_listed(command: Command, phrases: Sequence[Sequence[str]]) -> bool:

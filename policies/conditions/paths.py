@@ -35,13 +35,13 @@ class PathsTest:
         `project` is the project's folder, None if unknown. A glob is compared with the whole path
         and with its last name. Return None for a command that cannot be read.
         """
-        found = paths_in(value)
-        if found is None:
+        paths = paths_in(value)
+        if paths is None:
             return None
         if self.is_outside:
-            return any(leaves(path, project) for path in found)
+            return any(leaves(path, project) for path in paths)
         matches = [glob_test(glob) for glob in self.globs]
-        spelled = {name for path in found for name in (path, basename(path))}
+        spelled = {name for path in paths for name in (path, basename(path))}
         return any(match(name) for match in matches for name in spelled)
 
 

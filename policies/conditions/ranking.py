@@ -41,11 +41,11 @@ class Counts:
 
     def below(self, position: int) -> int:
         """Return the sum of the counts in the bins 0 to `position` - 1."""
-        found = 0
+        count = 0
         while position > 0:
-            found += self._sums[position]
+            count += self._sums[position]
             position &= position - 1
-        return found
+        return count
 
 
 def bin_of(confidence: float, bins: int) -> int:

@@ -133,8 +133,8 @@ def _spellings(name: str) -> tuple[str, ...]:
         return ()
     cleaned = _clean_name(name)
     bare = cleaned
-    while found := _TOKENS.match(bare) or _WRAPPERS.match(bare):  # with quotes between two of them
-        bare = bare[found.end() :].strip(_QUOTES)
+    while match := _TOKENS.match(bare) or _WRAPPERS.match(bare):  # with quotes between two of them
+        bare = bare[match.end() :].strip(_QUOTES)
     end = _ENDS.search(bare, 1)
     cut = bare[: end.start()] if end else bare
     names = cleaned, _unescape(bare), _unescape(cut)

@@ -156,28 +156,28 @@ class ArgumentPattern:
         result of each test that cannot tell (None), and of the whole where a text on the path is
         broken JSON.
         """
-        found = _at(arguments, self.path) if arguments or not self.path else []
-        if UNREADABLE in found:
+        values = _at(arguments, self.path) if arguments or not self.path else []
+        if UNREADABLE in values:
             return if_unknown
-        if (self.commands or self.paths) and not self._are_shells(found, if_unknown, project):
+        if (self.commands or self.paths) and not self._are_shells(values, if_unknown, project):
             return False
-        if self.is_present is not None and self.is_present is not bool(found):
+        if self.is_present is not None and self.is_present is not bool(values):
             return False
-        if self.words is not None and not any(map(self.words.holds, found)):
+        if self.words is not None and not any(map(self.words.holds, values)):
             return False
         return not self.tests or any(
-            self._all_hold(leaf, if_unknown) for value in found for leaf in _leaves(value)
+            self._all_hold(leaf, if_unknown) for value in values for leaf in _leaves(value)
         )
 
-    def _are_shells(self, found: list[Any], if_unknown: bool, project: str | None) -> bool:
-        """Return whether all of `found`, at least one, pass `commands`, and one of them `paths`."""
+    def _are_shells(self, texts: list[Any], if_unknown: bool, project: str | None) -> bool:
+        """Return whether all of `texts`, at least one, pass `commands`, and one of them `paths`."""
         if (commands := self.commands) is not None:
-            results = [commands.holds(value) for value in found]
+            results = [commands.holds(value) for value in texts]
             if not results or not all(if_unknown if each is None else each for each in results):
                 return False
         if (paths := self.paths) is None:
             return True
-        path_results = [paths.holds(value, project) for value in found]
+        path_results = [paths.holds(value, project) for value in texts]
         return any(if_unknown if each is None else each for each in path_results)
 
     def _all_hold(self, leaf: Any, if_unknown: bool) -> bool:

@@ -68,7 +68,7 @@ def stream_mode(
         return StreamMode("passthrough")
     if policy.ask is not None and len(policy.ask.models_for(request)) > 1:
         return StreamMode("buffer", "ask")
-    found = StreamMode("passthrough")
+    mode = StreamMode("passthrough")
     for gate in _gates(policy):
         if not gate.when.admits(request):
             continue
@@ -76,9 +76,9 @@ def stream_mode(
             return StreamMode("buffer", gate.rule)
         if gate.mode == "passthrough":
             break
-        if found.mode == "passthrough":
-            found = StreamMode("buffer_tools", gate.rule)
-    return found
+        if mode.mode == "passthrough":
+            mode = StreamMode("buffer_tools", gate.rule)
+    return mode
 
 
 def stream_report(policy: Policy) -> list[str]:

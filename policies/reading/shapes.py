@@ -283,12 +283,12 @@ def by_name(shape: Shape[Other], least: int = 0) -> Shape[dict[str, Other]]:
 
     def read(node: Node) -> dict[str, Other]:
         """Return the values by name; report too few, or what is no mapping."""
-        found = node.value if isinstance(node.value, dict) else {}
+        members = node.value if isinstance(node.value, dict) else {}
         if not isinstance(node.value, dict):
             node.report(f"{node} must be a mapping, not {abbreviate(node.value)}")
-        elif len(found) < least:
+        elif len(members) < least:
             node.report(f"{node} is empty, so it could never hold")
-        return {name: shape.read(node[name]) for name in found}
+        return {name: shape.read(node[name]) for name in members}
 
     schema = {"type": "object", "additionalProperties": shape.schema}
     return Shape(read, schema | ({"minProperties": least} if least else {}))

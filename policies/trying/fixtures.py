@@ -102,11 +102,11 @@ def _differences(expected: Mapping[str, Any], decision: Decision) -> tuple[str, 
 
     Values that are not in `expected` do not matter; () if the decision is as expected.
     """
-    found = decision_as_values(decision)
+    actual = decision_as_values(decision)
     return tuple(
-        f"{name:9} expected {_word(value)}, got {_word(found.get(name))}"
+        f"{name:9} expected {_word(value)}, got {_word(actual.get(name))}"
         for name, value in expected.items()
-        if value != found.get(name, [] if name == "shadowed" else None)
+        if value != actual.get(name, [] if name == "shadowed" else None)
     )
 
 

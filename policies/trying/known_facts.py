@@ -102,13 +102,13 @@ def _without_opinions(basis: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(each for each in basis if each != "opinions")
 
 
-def judgements(found: Sequence[KnownFacts]) -> tuple[int, int]:
+def judgements(known: Sequence[KnownFacts]) -> tuple[int, int]:
     """Return (replies that a judge is asked about, those of them whose judgement is unknown)."""
-    judged = [each for each in found if each.is_judged]
+    judged = [each for each in known if each.is_judged]
     return len(judged), sum(not each.is_judgement_known for each in judged)
 
 
-def counts(found: Sequence[KnownFacts]) -> tuple[int, int]:
+def counts(known: Sequence[KnownFacts]) -> tuple[int, int]:
     """Return (replies about which others are asked, those of them whose answers are unknown)."""
-    replies = [each for each in found if each.asks_others]
+    replies = [each for each in known if each.asks_others]
     return len(replies), sum(not each.is_known for each in replies)

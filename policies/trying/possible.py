@@ -36,12 +36,14 @@ def possible_decisions(
     """
     if lacks.isdisjoint(policy.looks_at):
         return (decide(policy, facts),)
-    found = _possible(policy, facts, facts.tools, lacks)
+    decisions = _possible(policy, facts, facts.tools, lacks)
     if len(facts.tools) > 1:
         for call in facts.tools:
             alone = _possible(policy, facts, (call,), lacks)
-            found = _without_repeats(strictest((one, other)) for one in found for other in alone)
-    return tuple(each for each in found if each.label == label) or found
+            decisions = _without_repeats(
+                strictest((one, other)) for one in decisions for other in alone
+            )
+    return tuple(each for each in decisions if each.label == label) or decisions
 
 
 def _without_repeats(decisions: Iterable[Decision]) -> tuple[Decision, ...]:

@@ -98,10 +98,10 @@ class Conversations:
         """
         if self._peers is None or self.recall(id, key_hash) != (None, None):
             return
-        found = await self._peers.find("response", (id, key_hash))
-        if found is None:
+        answer = await self._peers.find("response", (id, key_hash))
+        if answer is None:
             return
-        remembered, held_id = found
+        remembered, held_id = answer
         if remembered is not None:
             self._put((id, key_hash), remembered)
         if held_id is not None:
@@ -118,8 +118,8 @@ class Conversations:
         self, id: str, key_hash: str
     ) -> tuple[RememberedResponse | None, str | None] | None:
         """Return `recall` for another worker, or None for nothing; safe on any thread."""
-        found = self.recall(id, key_hash)
-        return None if found == (None, None) else found
+        remembered = self.recall(id, key_hash)
+        return None if remembered == (None, None) else remembered
 
     def keep(
         self, request: CompletionRequest, response: Mapping[str, Any], key_hash: str, upstream: str

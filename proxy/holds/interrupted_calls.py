@@ -340,9 +340,9 @@ def _escalation(value: Any, queue: str, expires_s: float) -> dict[str, Any]:
     return {"escalate_s": after_s, "escalate_to": to}
 
 
-def _check_members(found: Json, known: Collection[str], where: str) -> None:
+def _check_members(members: Json, known: Collection[str], where: str) -> None:
     """Raise BadRequestError for a member that is not known; `where` precedes its name there."""
-    if unknown := sorted(set(found) - set(known)):
+    if unknown := sorted(set(members) - set(known)):
         text = f"unknown field {where + unknown[0]!r} (known: {', '.join(sorted(known))})"
         raise BadRequestError(text, param=where + unknown[0])
 
@@ -369,12 +369,12 @@ def _arguments(value: Any) -> str:
     Raises BadRequestError for anything else, also for a text that is no object.
     """
     try:
-        found = json.loads(value) if isinstance(value, str) else value
+        arguments = json.loads(value) if isinstance(value, str) else value
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        arguments = None
+    if not isinstance(arguments, dict):
         raise _type_error("call.arguments", "a JSON object, or its text")
-    return value if isinstance(value, str) else dumps(found).decode()
+    return value if isinstance(value, str) else dumps(arguments).decode()
 
 
 def _seconds(value: Any, member: str = "expires_s") -> float:

@@ -42,8 +42,8 @@ def threshold_to_keep(below: float) -> str:
 
 def kept_threshold(text: str | None) -> float | None:
     """Return the threshold that `threshold_to_keep` stored; None for a text without one."""
-    found = kept_values(text).get(BELOW) if text and BELOW in text else None
-    return float(found) if isinstance(found, int | float) else None
+    threshold = kept_values(text).get(BELOW) if text and BELOW in text else None
+    return float(threshold) if isinstance(threshold, int | float) else None
 
 
 def kept_values(text: str | None) -> dict[str, Any]:
@@ -62,9 +62,9 @@ def kept_score(confidence: float | None, text: str | None) -> Confidence:
     values = kept_values(text)
     if not values:
         return Confidence(confidence, Status.SCORED)
-    found = Confidence(confidence, Status(values["status"]), values.get("reason"))
-    found.because = tuple(values.get("because", ()))
-    found.findings = findings_from(values)
+    score = Confidence(confidence, Status(values["status"]), values.get("reason"))
+    score.because = tuple(values.get("because", ()))
+    score.findings = findings_from(values)
     if "notes" in values:
-        found.notes = read_notes(values["notes"])
-    return found
+        score.notes = read_notes(values["notes"])
+    return score

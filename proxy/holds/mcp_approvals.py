@@ -50,8 +50,8 @@ class McpApprovals:
             return
         for answer in _of_type(payload.get("input"), RESPONSE, id="approval_request_id"):
             key = (answer["approval_request_id"], key_hash)
-            if key not in self._requests and (found := await self._peers.find("approval", key)):
-                self._put(key, found)
+            if key not in self._requests and (call := await self._peers.find("approval", key)):
+                self._put(key, call)
 
     def approved_ids(self, response: Mapping[str, Any], key_hash: str) -> frozenset[str]:
         """Return the ids of MCP calls in a response that this key approved beforehand, unchanged.

@@ -19,14 +19,14 @@ from proxy.store.reviews.held_replies import HELD, HeldReply, Store
 
 log = structlog.get_logger(__name__)
 
-POLL_EVERY_S, NOTIFIED_POLL_EVERY_S = 0.25, 2.0
-IDS_AT_ONCE = 10_000  # ids in one query
+ASK_EVERY_S, NOTIFIED_ASK_EVERY_S = 0.25, 2.0
+ASKED_AT_ONCE = 10_000  # ids in one query
 
 
 class Verdicts:
     """The requests that wait for a verdict, and the task that polls the store for them."""
 
-    def __init__(self, store: Store, every_s: float = POLL_EVERY_S) -> None:
+    def __init__(self, store: Store, every_s: float = ASK_EVERY_S) -> None:
         self._store = store
         self._every_s = every_s
         self.is_notified = False  # whether the store reports verdicts given elsewhere
@@ -83,11 +83,11 @@ class Verdicts:
         A failing store is logged; the requests continue to wait.
         """
         while self._waiting:
-            await asyncio.sleep(NOTIFIED_POLL_EVERY_S if self.is_notified else self._every_s)
+            await asyncio.sleep(NOTIFIED_ASK_EVERY_S if self.is_notified else self._every_s)
             ids = list(set(self._waiting.values()))
             try:
-                for start in range(0, len(ids), IDS_AT_ONCE):
-                    await self._end_decided_waits(ids[start : start + IDS_AT_ONCE])
+                for start in range(0, len(ids), ASKED_AT_ONCE):
+                    await self._end_decided_waits(ids[start : start + ASKED_AT_ONCE])
             except StoreError as error:  # the requests go on waiting until their time is over
                 log.warning("verdicts_unknown", reason=error.message)
 

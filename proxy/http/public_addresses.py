@@ -60,12 +60,12 @@ async def checked_address(
 
 def is_public(address: str) -> bool:
     """Return whether an address is public; an embedded IPv4 address is checked instead."""
-    found = ipaddress.ip_address(address.partition("%")[0])
-    inner = _embedded_address(found)
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    inner = _embedded_address(ip)
     if inner is not None:
-        found = inner
-    is_special = found.is_multicast or found.is_reserved
-    return found.is_global and not is_special and not any(found in each for each in _ALSO_PRIVATE)
+        ip = inner
+    is_special = ip.is_multicast or ip.is_reserved
+    return ip.is_global and not is_special and not any(ip in each for each in _ALSO_PRIVATE)
 
 
 def _embedded_address(address: IPAddress) -> ipaddress.IPv4Address | None:

@@ -142,8 +142,8 @@ class CertifiedPolicy:
         full = with_certificate(self.original, self._certificate)
         for grant in self._certificate.grants if self._certificate else ():
             is_news = grant in self._monitors or self.policy is self.original
-            if (found := self._withdrawn.get(grant.digest)) and is_news:
-                self._log_withdrawal(grant, found, full)
+            if (withdrawal := self._withdrawn.get(grant.digest)) and is_news:
+                self._log_withdrawal(grant, withdrawal, full)
         certificate = still_granted(self._certificate, self._withdrawn)
         if certificate != self.policy.certificate:
             self.policy = with_certificate(self.original, certificate)
@@ -192,11 +192,13 @@ class CertifiedPolicy:
 
     def _without(self, grant: Grant, reason: str) -> Withdrawal:
         """Continue without a grant, for a reason; return the withdrawal."""
-        found = Withdrawal(grant.digest, self.original.name, str(grant.scope), reason, time.time())
-        self.drop([found])
-        return found
+        withdrawal = Withdrawal(
+            grant.digest, self.original.name, str(grant.scope), reason, time.time()
+        )
+        self.drop([withdrawal])
+        return withdrawal
 
-    def _log_withdrawal(self, grant: Grant, found: Withdrawal, full: Policy) -> None:
+    def _log_withdrawal(self, grant: Grant, withdrawal: Withdrawal, full: Policy) -> None:
         """Log that a grant was withdrawn: why, since when, its rules, and the remedy.
 
         `full` is the policy with the grant.
@@ -204,9 +206,9 @@ class CertifiedPolicy:
         log.warning(
             "certificate_withdrawn",
             policy=self.original.name,
-            reason=found.reason,
-            since=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(found.withdrawn_at)),
-            scope=found.scope,
+            reason=withdrawal.reason,
+            since=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(withdrawal.withdrawn_at)),
+            scope=withdrawal.scope,
             threshold=grant.threshold,
             max_error=grant.max_error,
             rules=[rule.name for rule, condition in _promises(full) if grant in condition.grants],

@@ -40,14 +40,14 @@ def keep_feedback(
     """
     is_single = isinstance(body, dict) and "feedback" not in body
     labels = [read_label(body)] if is_single else _labels(_label_items(body))
-    found = _keep_labels(store, labels, by, key_hash)
-    counts = Counter(found)
+    outcomes = _keep_labels(store, labels, by, key_hash)
+    counts = Counter(outcomes)
     log.info("feedback", by=by, kept=counts["kept"], not_found=counts["not_found"])
-    if is_single and found == ["not_found"]:
+    if is_single and outcomes == ["not_found"]:
         raise NotFoundError(_not_found(labels[0].id), code="request_not_found")
     results = [
         {"request_id": each.id, "status": status}
-        for each, status in zip(labels, found, strict=True)
+        for each, status in zip(labels, outcomes, strict=True)
     ]
     return {"kept": counts["kept"], "not_found": counts["not_found"], "results": results}
 
@@ -104,19 +104,21 @@ def _keep_labels(
 
     Waits up to `WRITTEN_WITHIN_S` for requests so young that their record may not be written yet.
     """
-    found = store.keep(labels, by, key_hash)
+    outcomes = store.keep(labels, by, key_hash)
     until = time.monotonic() + WRITTEN_WITHIN_S
     while time.monotonic() < until:
         missing = [
-            at for at, each in enumerate(labels) if found[at] == "not_found" and _is_young(each.id)
+            at
+            for at, each in enumerate(labels)
+            if outcomes[at] == "not_found" and _is_young(each.id)
         ]
         if not missing:
             break
         time.sleep(_LOOK_EVERY_S)
         again = store.keep([labels[at] for at in missing], by, key_hash)
         for at, status in zip(missing, again, strict=True):
-            found[at] = status
-    return found
+            outcomes[at] = status
+    return outcomes
 
 
 def _is_young(id: str) -> bool:

@@ -87,14 +87,14 @@ def learn_recalibration(
     replies, scores, unknown = _with_own_scores(labels.replies, calibrator, known)
     check_enough(len(replies), labels)
     weights = np.array(Labels(replies, labels.totals).weights())
-    found = LabelledConfidences(
+    confidences = LabelledConfidences(
         np.array([int(each.is_correct) for each in replies]),
         np.array(scores),
         [group_key(by, each.model, each.domain, each.team) for each in replies],
         [each.question for each in replies],
         weights,
     )
-    if not found.is_mixed:
+    if not confidences.is_mixed:
         which = "correct" if replies[0].is_correct else "wrong"
         raise NotLearntError(
             f"all {len(replies)} labelled replies are {which}: a recalibration needs both kinds"
@@ -102,8 +102,10 @@ def learn_recalibration(
     before = [
         _recalibrate(current, each, score) for each, score in zip(replies, scores, strict=True)
     ]
-    tried = trial(found, before, kind=kind, by=by)
-    return LearnedFit(fit_observed(found, kind=kind, by=by, calibrator=calibrator), tried, unknown)
+    tried = trial(confidences, before, kind=kind, by=by)
+    return LearnedFit(
+        fit_observed(confidences, kind=kind, by=by, calibrator=calibrator), tried, unknown
+    )
 
 
 def usable(labels: Labels, is_held_only: bool = False) -> Labels:

@@ -108,8 +108,8 @@ def second_opinions(
     `is_wanted` says which exchanges count, by their `model` and `team`; the labels are all used.
     Raises StoreError.
     """
-    found = opinion_exchanges(engine, window)
-    rows = [row for row in found.rows if is_wanted(row)]
+    found_exchanges = opinion_exchanges(engine, window)
+    rows = [row for row in found_exchanges.rows if is_wanted(row)]
     calls = [call for row in rows for call in row.calls]
     judging = [call for row in rows for call in row.judging]
     opinions = Counter(opinion for row in rows for opinion in row.opinions)
@@ -121,7 +121,7 @@ def second_opinions(
         opinions["agree"],
         opinions["differ"],
         opinions["untold"],
-        found.is_whole,
+        found_exchanges.is_whole,
         tuple(_measure_gains(rows, labels)),
         len(judging),
         sum("error" in call for call in judging),
@@ -157,15 +157,15 @@ def _gain_of(
     """Return the gain of one name's numbers; without figures for fewer than `LEAST` labels."""
     if len(labels) < LEAST:
         return MeasuredGain(name, len(labels), None, None)
-    found = gains(
+    measured = gains(
         [each.is_correct for each in labels],
         [each.before or 0.0 for each in labels],
         [each.confidence for each in labels],
         weights_of(labels, _replies_by_stratum(rows, labels)),
     )
-    if found is None:
+    if measured is None:
         return MeasuredGain(name, len(labels), None, None)
-    return MeasuredGain(name, len(labels), found.auroc, found.kept)
+    return MeasuredGain(name, len(labels), measured.auroc, measured.kept)
 
 
 def _replies_by_stratum(

@@ -146,8 +146,8 @@ class Traffic:
         if "share_below" in policy.looks_at:
             self._rank(policy, facts, route, is_new)
         followed = self._follow(policy)
-        if is_new and facts.n == 1 and (found := followed.see(facts)):
-            self._note(found)
+        if is_new and facts.n == 1 and (withdrawal := followed.see(facts)):
+            self._note(withdrawal)
         return followed.policy
 
     def _rank(self, policy: Policy, facts: Facts, route: str, is_new: bool) -> None:
@@ -198,12 +198,12 @@ class Traffic:
                 self._refreshing = asyncio.create_task(self._keep_refreshing())
         return followed
 
-    def _note(self, found: Withdrawal) -> None:
+    def _note(self, withdrawal: Withdrawal) -> None:
         """Apply a withdrawal to all policies, and keep it until it is written."""
-        self._found.append(found)
-        self._unwritten.append(found)
+        self._found.append(withdrawal)
+        self._unwritten.append(withdrawal)
         for followed in self._followed.values():
-            followed.drop([found])
+            followed.drop([withdrawal])
 
     # --- files and the database -----------------------------------------------------------------
 
@@ -232,11 +232,11 @@ class Traffic:
         for id, verdict in news.verdicts:
             self._last_verdict = id
             for each in self._followed.values():
-                if found := each.note_verdict(verdict):
-                    self._note(found)
+                if withdrawal := each.note_verdict(verdict):
+                    self._note(withdrawal)
         for each in tuple(self._followed.values()):
-            for found in each.distrust(news.distrusted):
-                self._note(found)
+            for withdrawal in each.distrust(news.distrusted):
+                self._note(withdrawal)
 
     def _read(self, followed: Sequence[CertifiedPolicy]) -> _News:
         """Write withdrawals, then return what is new in files and the database.

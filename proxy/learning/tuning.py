@@ -272,14 +272,16 @@ def learn_tuning(
     if not is_held_only:
         usable(gathered.labels)
     _check_enough(replies, "; ".join(gathered.left_out.sentences()))
-    found = gathered.readings()
+    readings = gathered.readings()
     groups = [(r.model, r.domain, r.team) for r in replies]
-    return try_tuning(found, _recalibrate_all(found.read.confidence, current, groups), progress)
+    return try_tuning(
+        readings, _recalibrate_all(readings.read.confidence, current, groups), progress
+    )
 
 
 def learn_tuning_of_rows(
     rows: Sequence[Row],
-    found: Readings,
+    readings: Readings,
     current: Recalibration | None = None,
     progress: Callable[[], None] = lambda: None,
 ) -> TuningTrial:
@@ -289,7 +291,9 @@ def learn_tuning_of_rows(
     """
     _check_enough(rows)
     groups = [(r.model, r.domain, r.raw.get("team")) for r in rows]
-    return try_tuning(found, _recalibrate_all(found.read.confidence, current, groups), progress)
+    return try_tuning(
+        readings, _recalibrate_all(readings.read.confidence, current, groups), progress
+    )
 
 
 def _check_enough(labelled: Sequence[LabelledReply] | Sequence[Row], left_out: str = "") -> None:

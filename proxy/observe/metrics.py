@@ -166,15 +166,15 @@ class Metrics:
             for facts in outcome.facts:
                 if facts.tools:
                     has_calls = True
-            found = outcome.findings
-            support = found.support
+            findings = outcome.findings
+            support = findings.support
             scored = (
                 outcome.action,
                 outcome.status,
                 outcome.reason,
                 outcome.calibrator,
                 has_calls,
-                found.basis,
+                findings.basis,
             )
             if (decision := outcome.decision) is not None:
                 team = exchange.request.caller.team or ""

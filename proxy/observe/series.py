@@ -93,10 +93,10 @@ class Histogram:
         """
         if not numbers:
             return
-        found = self._distributions.get(values) or self._new(values)
+        distribution = self._distributions.get(values) or self._new(values)
         for bucket in map(bisect_left, repeat(self._bounds), numbers):
-            found.counts[bucket] += 1
-        found.sum += sum(numbers)
+            distribution.counts[bucket] += 1
+        distribution.sum += sum(numbers)
 
     def _new(self, values: tuple[str, ...]) -> _Distribution:
         """Return a new distribution for label values, or that of `other` beyond `MOST_SERIES`."""
@@ -111,18 +111,18 @@ class Histogram:
     def absorb(self, state: Mapping[tuple[str, ...], tuple[list[int], float, float]]) -> None:
         """Add the observations in another histogram's `state`, which has the same buckets."""
         for values, (counts, total, since) in state.items():
-            found = self._distributions.get(values) or self._new(values)
-            found.counts = [*map(add, found.counts, counts)]
-            found.sum += total
-            found.since = min(found.since, since)
+            distribution = self._distributions.get(values) or self._new(values)
+            distribution.counts = [*map(add, distribution.counts, counts)]
+            distribution.sum += total
+            distribution.since = min(distribution.since, since)
 
     def collect(self) -> Iterable[Metric]:
         """Return a list with the histogram as a family of metrics."""
         family = histogram_family(*self._about, self._labels)
-        for values, found in [*self._distributions.items()]:
-            add_distribution(family, values, self._bounds, found.counts, found.sum)
+        for values, distribution in [*self._distributions.items()]:
+            add_distribution(family, values, self._bounds, distribution.counts, distribution.sum)
             labels = dict(zip(self._labels, values, strict=True))
-            family.add_sample(f"{family.name}_created", labels, found.since)
+            family.add_sample(f"{family.name}_created", labels, distribution.since)
         return [family]
 
 

@@ -61,8 +61,8 @@ def trace_of(headers: Headers, sample: float) -> Trace:
     `sample` is the share of new traces, 0 to 1, that are sampled. An unusable header is ignored.
     """
     header = next((value for name, value in headers if name == TRACEPARENT), None)
-    if header is not None and (found := _TRACEPARENT.fullmatch(header.strip().lower())):
-        version, trace_id, parent_id, flags, more = found.groups()
+    if header is not None and (match := _TRACEPARENT.fullmatch(header.strip().lower())):
+        version, trace_id, parent_id, flags, more = match.groups()
         is_usable = version != b"ff" and not (version == b"00" and more)
         if is_usable and trace_id.strip(b"0") and parent_id.strip(b"0"):
             is_sampled = bool(int(flags, 16) & SAMPLED)

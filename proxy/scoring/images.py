@@ -48,14 +48,14 @@ class Images:
         URLs are fetched. Raises NotScorableError where one cannot be read or fetched, and
         QueueFullError where too many bytes are held already.
         """
-        found = await asyncio.to_thread(locate_images, parts, self._limits)  # a few ms per MB
+        images = await asyncio.to_thread(locate_images, parts, self._limits)  # a few ms per MB
         most = self._limits.max_bytes
-        size = sum(most if isinstance(each, str) else len(each) for each in found)
+        size = sum(most if isinstance(each, str) else len(each) for each in images)
         if self._held + size > self._most_held:
             raise QueueFullError(f"{self._held} bytes of images wait for their scores")
         self._held += size
         try:
-            yield await self._fetch_all(found)
+            yield await self._fetch_all(images)
         finally:
             self._held -= size
 

@@ -61,16 +61,16 @@ class PreloadedCalibrators:
 
         None if none is preloaded and `scorer_loader` returns None.
         """
-        found = self.calibrator
-        return scorer_loader(config) if found is None else lambda: found
+        calibrator = self.calibrator
+        return scorer_loader(config) if calibrator is None else lambda: calibrator
 
     def loader_of_stand_in(self, config: CalibratorConfig) -> Callable[[], Scorer] | None:
         """Return a function that gives the stand-in, preloaded or loaded by `stand_in_loader`.
 
         None if no stand-in is preloaded or configured.
         """
-        found = self.stand_in
-        return stand_in_loader(config) if found is None else lambda: found
+        calibrator = self.stand_in
+        return stand_in_loader(config) if calibrator is None else lambda: calibrator
 
 
 NOTHING_LOADED: Final = PreloadedCalibrators()

@@ -98,10 +98,10 @@ class RecalibratedScores:
         """
         if self._facts is not None:  # the scorer, which may be elsewhere, gets the relevant ones
             request = replace(request, facts=self._facts.about_item)
-        found = await self._scores.score(request)
+        confidences = await self._scores.score(request)
         if (recalibration := self._alone) is None:
-            return found
-        return [_apply_recalibration(recalibration, each, request) for each in found]
+            return confidences
+        return [_apply_recalibration(recalibration, each, request) for each in confidences]
 
     @property
     def opinion(self) -> str:
@@ -124,29 +124,31 @@ class RecalibratedScores:
             for before, after in zip(found, moved, strict=True)
         ]
 
-    def with_signals(self, found: Confidence, signals: Signals) -> Confidence:
+    def with_signals(self, confidence: Confidence, signals: Signals) -> Confidence:
         """Return the confidence changed by its signals.
 
         With weights that were fitted on labels, signals are combined with the calibrator's own
         value, and no curve follows. Without such weights a judge changes the number by the prior,
         and log-probabilities change nothing.
         """
-        plain = replace(found, signals=signals)
-        evidence, names = found.evidence, self._scores
+        plain = replace(confidence, signals=signals)
+        evidence, names = confidence.evidence, self._scores
         scorer = names.name if evidence is None else names.opinion
-        if found.value is None or not scorer or not signals.kinds:
+        if confidence.value is None or not scorer or not signals.kinds:
             return plain
-        own = found.value if found.score is None else found.score
+        own = confidence.value if confidence.score is None else confidence.score
         origin = (self.name or "") if evidence is None else evidence.calibrator
         weighed = self._by_labels(own, scorer, signals)
         if weighed is None:
             from calibrator import weigh_by_prior  # loads numpy, which only a judge needs
 
-            weighed = weigh_by_prior(found.value, origin, signals)
+            weighed = weigh_by_prior(confidence.value, origin, signals)
         if weighed is None:
             return plain
-        aided = SignalChange(found.value, origin, found.score, weighed.calibrator, weighed.kinds)
-        findings = found.findings
+        aided = SignalChange(
+            confidence.value, origin, confidence.score, weighed.calibrator, weighed.kinds
+        )
+        findings = confidence.findings
         if any(kind != LOGPROBS for kind in weighed.kinds):
             findings = findings.with_opinions()
         value = weighed.confidence
@@ -201,16 +203,16 @@ def _suffix(recalibration: Recalibration | None) -> str:
 
 
 def _apply_recalibration(
-    recalibration: Recalibration, found: Confidence, request: ScoreRequest
+    recalibration: Recalibration, confidence: Confidence, request: ScoreRequest
 ) -> Confidence:
     """Return the confidence with the recalibrated value, and the value before as its `score`.
 
     Returns it unchanged if it has no value.
     """
-    if (score := found.value) is None:
-        return found
+    if (score := confidence.value) is None:
+        return confidence
     value = recalibration.apply_to(score, request.model, request.domain, request.team)
-    return replace(found, value=value, score=score)
+    return replace(confidence, value=value, score=score)
 
 
 @lru_cache(maxsize=8)  # so that it is logged once
@@ -269,13 +271,15 @@ class WithStandIn:
         result is returned if the stand-in is not loaded or lacks a number too, or if a number is
         missing for another cause, such as a reply that cannot be read. Raises nothing.
         """
-        found = await self._scores.score(request)
-        missing = next((each for each in found if each.value is None), None)
-        if missing is None or any(each.status not in CAUSES for each in _without_number(found)):
-            return found
+        confidences = await self._scores.score(request)
+        missing = next((each for each in confidences if each.value is None), None)
+        if missing is None or any(
+            each.status not in CAUSES for each in _without_number(confidences)
+        ):
+            return confidences
         instead = await self._stand_in.score(request)
         if (name := self._stand_in.name) is None or _without_number(instead):
-            return found
+            return confidences
         cause = missing.reason or missing.status.value
         self._note(cause, name)
         by, reason = StandIn(name, cause), PREFIX + cause
@@ -289,10 +293,10 @@ class WithStandIn:
         scores = self._stand_in if is_instead else self._scores
         return await scores.with_others(request, found, others)
 
-    def with_signals(self, found: Confidence, signals: Signals) -> Confidence:
+    def with_signals(self, confidence: Confidence, signals: Signals) -> Confidence:
         """Return a confidence with its signals, weighed for the calibrator that gave the number."""
-        scores = self._scores if found.stand_in is None else self._stand_in
-        return scores.with_signals(found, signals)
+        scores = self._scores if confidence.stand_in is None else self._stand_in
+        return scores.with_signals(confidence, signals)
 
     def _note(self, cause: str, name: str) -> None:
         """Count a reply that the stand-in scored; log the counts by cause at most once a minute.
@@ -314,9 +318,9 @@ class WithStandIn:
         self._unlogged.clear()
 
 
-def _without_number(found: Sequence[Confidence]) -> list[Confidence]:
+def _without_number(confidences: Sequence[Confidence]) -> list[Confidence]:
     """Return the confidences that have no value."""
-    return [each for each in found if each.value is None]
+    return [each for each in confidences if each.value is None]
 
 
 Scores = RecalibratedScores | WithStandIn

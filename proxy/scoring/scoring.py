@@ -427,15 +427,15 @@ def _other(question: Question, other: OtherAnswer) -> OtherReply:
 
 
 def _move_by_others(
-    found: Confidence, score: Score | None, name: str, others: Sequence[OtherAnswer]
+    confidence: Confidence, score: Score | None, name: str, others: Sequence[OtherAnswer]
 ) -> Confidence:
     """Return a confidence as other answers changed it; unchanged if these were not compared."""
     if score is None or score.alone is None or not 0 <= score.confidence <= 1:
-        return found
-    assert found.value is not None
-    evidence = Evidence(name, found.value, score.compared, others[: len(score.compared)])
-    findings = found.findings.with_opinions()
-    return replace(found, value=score.confidence, evidence=evidence, findings=findings)
+        return confidence
+    assert confidence.value is not None
+    evidence = Evidence(name, confidence.value, score.compared, others[: len(score.compared)])
+    findings = confidence.findings.with_opinions()
+    return replace(confidence, value=score.confidence, evidence=evidence, findings=findings)
 
 
 def _warm(scorer: Scorer) -> Scorer:
@@ -489,10 +489,10 @@ def _confidence(ticket: Ticket) -> Confidence:
     if not 0 <= score.confidence <= 1:  # also true for NaN
         log.error("score_failed", error=f"{score.confidence} is no probability")
         return Confidence(None, Status.ERROR, "scorer_failed")
-    found = Confidence(score.confidence, SCORED, None, None, score.because, score.fields)
-    found.findings, found.notes = findings_of(score), score.notes
+    confidence = Confidence(score.confidence, SCORED, None, None, score.because, score.fields)
+    confidence.findings, confidence.notes = findings_of(score), score.notes
     if score.is_truncated:
-        found.status, found.reason = TRUNCATED, unread_reason(score)
+        confidence.status, confidence.reason = TRUNCATED, unread_reason(score)
     elif score.is_unfamiliar:
-        found.status, found.reason = Status.UNFAMILIAR, UNFAMILIAR_TASK
-    return found
+        confidence.status, confidence.reason = Status.UNFAMILIAR, UNFAMILIAR_TASK
+    return confidence

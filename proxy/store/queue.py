@@ -218,12 +218,12 @@ class ReviewQueue:
         `SEEN_QUEUES`.
         """
         rows = self._rows(sa.select(held_replies).where(held_replies.c.id == storable(id)))
-        found = HeldReply(**rows[0]._mapping) if rows else None
-        if found is not None and found.state == HELD and found.expires_at <= time.time():
-            self._expire(found)
+        held = HeldReply(**rows[0]._mapping) if rows else None
+        if held is not None and held.state == HELD and held.expires_at <= time.time():
+            self._expire(held)
             return self.get(id)
         seen = SEEN_QUEUES.get()
-        return found if found is None or seen is None or found.queue in seen else None
+        return held if held is None or seen is None or held.queue in seen else None
 
     def labels(self, held: HeldReply) -> list[Label]:
         """Return the reviewers' labels of a reply, the oldest first."""
@@ -303,13 +303,13 @@ class ReviewQueue:
         row = exchanges.c
         columns = (row.action, sa.func.count(), sa.func.count(row.confidence))
         query = sa.select(*columns, sa.func.sum(row.confidence)).group_by(row.action)
-        found: Sequence[Any] = self._rows(query.where(row.request_id >= first_id(since)))
-        scored = sum(each[2] for each in found)
-        total = sum(each[3] or 0.0 for each in found)
+        rows: Sequence[Any] = self._rows(query.where(row.request_id >= first_id(since)))
+        scored = sum(each[2] for each in rows)
+        total = sum(each[3] or 0.0 for each in rows)
         return {
-            "count": sum(each[1] for each in found),
+            "count": sum(each[1] for each in rows),
             "confidence": total / scored if scored else None,
-            "actions": {each[0] or "none": each[1] for each in found},
+            "actions": {each[0] or "none": each[1] for each in rows},
         }
 
     # --- changing -------------------------------------------------------------------------------

@@ -114,8 +114,8 @@ def head_of(engine: sa.Engine) -> str | None:
     """Return the last entry as SEQUENCE:MAC, to be stored elsewhere, or None; raises StoreError."""
     last = sa.select(audit_chain.c.sequence, audit_chain.c.mac)
     with reading(engine) as connection:
-        found = connection.execute(last.order_by(audit_chain.c.sequence.desc()).limit(1)).first()
-    return f"{found.sequence}:{found.mac}" if found else None
+        row = connection.execute(last.order_by(audit_chain.c.sequence.desc()).limit(1)).first()
+    return f"{row.sequence}:{row.mac}" if row else None
 
 
 def undeclared_cuts(connection: sa.Connection) -> list[int]:
@@ -212,8 +212,8 @@ class _Verification:
         """Yield the entries that match the conditions, as dicts of columns, in their order."""
         query = sa.select(audit_chain).where(*which).order_by(audit_chain.c.sequence)
         options = {"yield_per": 50}
-        with self._connection.execute(query, execution_options=options) as found:
-            for row in found.mappings():
+        with self._connection.execute(query, execution_options=options) as rows:
+            for row in rows.mappings():
                 yield dict(row)
 
     def _has_entries(self) -> bool:

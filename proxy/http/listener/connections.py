@@ -178,7 +178,7 @@ _of_servers: WeakKeyDictionary[ServerState, Connections] = WeakKeyDictionary()
 
 def connections_of(server: ServerState, most: int | None) -> Connections:
     """Return the connections of a server, made once, at most `most`; None: no bound."""
-    found = _of_servers.get(server)
-    if found is None:
-        found = _of_servers[server] = Connections(server.connections, most)
-    return found
+    connections = _of_servers.get(server)
+    if connections is None:
+        connections = _of_servers[server] = Connections(server.connections, most)
+    return connections

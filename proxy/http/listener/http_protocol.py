@@ -490,8 +490,8 @@ class HttpProtocol(asyncio.Protocol):
 
 def _address(transport: asyncio.Transport, which: str) -> tuple[str, int] | None:
     """Return host and port of one end, or None for a Unix socket."""
-    found = transport.get_extra_info(which)
-    return (str(found[0]), int(found[1])) if isinstance(found, tuple | list) else None
+    address = transport.get_extra_info(which)
+    return (str(address[0]), int(address[1])) if isinstance(address, tuple | list) else None
 
 
 _METHODS = {name.encode(): name for name in ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD")}

@@ -45,10 +45,10 @@ def read_target(target: bytes) -> Target:
     and host. Raises BadRequestError for a target that is no path, or whose `..` segments lead above
     the root.
     """
-    found = _TARGET.fullmatch(target)
-    if found is None:
+    match = _TARGET.fullmatch(target)
+    if match is None:
         raise _unreadable("its target is no path")
-    raw = target if found[1] is None else b"/" + target.split(b"/", 3)[3]
+    raw = target if match[1] is None else b"/" + target.split(b"/", 3)[3]
     raw_path, _, query = raw.partition(b"?")
     path = raw_path.decode("ascii")
     path = unquote(path) if "%" in path else path
@@ -103,8 +103,8 @@ def _check_other_forms(method: bytes, target: bytes, host: bytes | None) -> None
     """Refuse a target that begins with no slash, but for `*` of OPTIONS and URLs on its Host."""
     if target == b"*" and method == b"OPTIONS":
         return
-    found = _TARGET.fullmatch(target)
-    if found is None or found[1] is None or host is None or found[1].lower() != host.lower():
+    match = _TARGET.fullmatch(target)
+    if match is None or match[1] is None or host is None or match[1].lower() != host.lower():
         raise _unreadable("its target is no path on its Host")
 
 

@@ -261,9 +261,9 @@ class Pool:
         """Return a socket that is connected to the origin, through the forward proxy if any."""
         origin, between = self._origin, self.forward_proxy
         host, port = (between.host, between.port) if between else (origin.host, origin.port)
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         sock = await start_connection(
-            found, happy_eyeballs_delay=NEXT_ADDRESS_S, socket_factory=_new_socket
+            addresses, happy_eyeballs_delay=NEXT_ADDRESS_S, socket_factory=_new_socket
         )
         if between is not None:
             try:

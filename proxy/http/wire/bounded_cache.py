@@ -29,9 +29,9 @@ class _BoundedDict(dict[Text, Found], Generic[Text, Found]):
 
     def __missing__(self, text: Text) -> Found:
         """Compute a text's value and return it; it is stored if the text is short."""
-        found: Found = self._find(text)
+        value: Found = self._find(text)
         if len(text) <= LONGEST:
             if len(self) >= self._most:
                 self.pop(next(iter(self)), None)
-            self[text] = found
-        return found
+            self[text] = value
+        return value

@@ -262,8 +262,8 @@ def known_bytes(data: bytes, *, has_body: bool = True) -> KnownBytes | None:
     size = data.find(_END) + len(_END)
     if not len(_END) < size <= LONGEST_HEAD:
         return None
-    found = _LENGTH.search(data, 0, size)
+    match = _LENGTH.search(data, 0, size)
     # If another kind of line end had ended the head earlier, the sizes would not add up.
-    if found is None or len(data) != size + (int(found[1]) if has_body else 0):
+    if match is None or len(data) != size + (int(match[1]) if has_body else 0):
         return None
-    return KnownBytes(data[: found.start(1)], data[found.end(1) : size])
+    return KnownBytes(data[: match.start(1)], data[match.end(1) : size])

@@ -371,8 +371,8 @@ def _after(sign: str, text: str, at: int) -> int:
 
 def without_blanks(text: str, at: int) -> int:
     """Return the position of the first character from `at` on that is not white space."""
-    found = _BLANKS.match(text, at)
-    return found.end() if found else at
+    match = _BLANKS.match(text, at)
+    return match.end() if match else at
 
 
 def parse_json_object(body: bytes, *, is_counted: bool = False) -> dict[str, Any]:

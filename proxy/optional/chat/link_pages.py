@@ -88,13 +88,13 @@ class LinkPages:
         """Return the page for a link, or carry out the decision that a form holds."""
         link = self._signer.read(request.path_params["token"])
         try:
-            found = self._find_reply(request, link)
-            if isinstance(found, LinkOutcome):
-                return self._outcome_page(found, link)
+            reply = self._find_reply(request, link)
+            if isinstance(reply, LinkOutcome):
+                return self._outcome_page(reply, link)
             assert link is not None
             if not is_sent or "verdict" not in fields:
-                return self._page(link, found, fields, shows_content=is_sent)
-            return self._decide_by_form(link, found, fields)
+                return self._page(link, reply, fields, shows_content=is_sent)
+            return self._decide_by_form(link, reply, fields)
         except ProxyError as error:
             title = "That did not work"
             return self._outcome_page(

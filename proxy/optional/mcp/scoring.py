@@ -78,15 +78,15 @@ class ScoringTools:
         try:
             with self._lock:
                 judge = self._calibrator()
-                found = judge.assess(
+                score = judge.assess(
                     response, messages=conversation, tools=tools, source_model=model
                 )
         except (CalibratorError, ValueError) as error:
             raise UnscorableError(str(error)) from error
-        answer: Json = {"confidence": round(found.confidence, DIGITS), "calibrator": judge.name}
-        if found.because:
-            answer["because"] = list(found.because)
-        return answer | findings_values(findings_of(found))
+        answer: Json = {"confidence": round(score.confidence, DIGITS), "calibrator": judge.name}
+        if score.because:
+            answer["because"] = list(score.because)
+        return answer | findings_values(findings_of(score))
 
     def _calibrator(self) -> Pinocchio:
         """Return the calibrator, loaded at the first call."""

@@ -304,8 +304,8 @@ def _fetch_page(client: httpx.Client, path: str, query: dict[str, Any]) -> dict[
 
 def _object(item: dict[str, Any], name: str) -> dict[str, Any]:
     """Return a member that is an object, else an empty one."""
-    found = item.get(name)
-    return found if isinstance(found, dict) else {}
+    value = item.get(name)
+    return value if isinstance(value, dict) else {}
 
 
 def _person(keeper: str, name: Any) -> str:

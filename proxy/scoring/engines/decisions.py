@@ -91,9 +91,9 @@ class DecisionsEngine:
                 )
             except Exception as error:  # litellm raises errors of many kinds
                 raise self._error(error) from error
-        if (found := response.answers.get(CORRECT)) is None:
+        if (verdict := response.answers.get(CORRECT)) is None:
             raise CalibratorError(f"{self.address} gives no answer to this one")
-        value = check_probability(found.noul)
+        value = check_probability(verdict.noul)
         return Score(value, value, (question, answer) != (item.question, item.answer))
 
     def _error(self, error: Exception) -> CalibratorError:

@@ -39,12 +39,12 @@ def field_of(value: Any, name: str, kind: type[T]) -> T:
     Raises EngineError where it is missing or of another type. For float, whole numbers count too,
     truth values do not.
     """
-    found = value.get(name) if isinstance(value, Mapping) else None
-    if kind is float and type(found) is int:
-        found = float(found) if abs(found) < 2**53 else math.inf
-    if type(found) is not kind:
+    field = value.get(name) if isinstance(value, Mapping) else None
+    if kind is float and type(field) is int:
+        field = float(field) if abs(field) < 2**53 else math.inf
+    if type(field) is not kind:
         raise EngineError("engine_answer", f"answered without {_WORDS[kind]} in '{name}'")
-    return found
+    return field
 
 
 def check_probability(probability: float) -> float:

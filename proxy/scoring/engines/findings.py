@@ -117,11 +117,11 @@ def _plain(basis: tuple[str, ...], act: str, needs_facts: bool, is_unfamiliar: b
     return Findings(basis_with(basis), None, (), kind, needs_facts, not is_unfamiliar)
 
 
-def _limit_sizes(found: UnsupportedSentence) -> UnsupportedSentence:
+def _limit_sizes(sentence: UnsupportedSentence) -> UnsupportedSentence:
     """Return a sentence with its texts cut, at most ten words, and a known `kind`."""
-    words = tuple(_cut(word, LONGEST_WORD) for word in found.words[:MOST_WORDS])
-    kind = found.kind if found.kind in KINDS else KINDS[0]
-    return UnsupportedSentence(_cut(found.sentence, LONGEST_SENTENCE), words, kind)
+    words = tuple(_cut(word, LONGEST_WORD) for word in sentence.words[:MOST_WORDS])
+    kind = sentence.kind if sentence.kind in KINDS else KINDS[0]
+    return UnsupportedSentence(_cut(sentence.sentence, LONGEST_SENTENCE), words, kind)
 
 
 def _cut(text: str, most: int) -> str:

@@ -196,9 +196,9 @@ class RemoteScorer:
         for pause_s in pauses():
             await asyncio.sleep(pause_s)
             try:
-                if (found := await self._connect()) == self.name:
+                if (name := await self._connect()) == self.name:
                     break
-                text = f"{self._engine.address} scores with {found} now, which needs a restart here"
+                text = f"{self._engine.address} scores with {name} now, which needs a restart here"
                 self._log_failure(EngineError("engine_other", text))
             except EngineError as error:
                 self._log_failure(error)

@@ -301,8 +301,8 @@ def read_scores(answer: Any, calibrator: str, count: int) -> list[Score]:
     Raises EngineError for an answer of another calibrator or with another number of scores. If an
     item has no score, raises the error that the answer has for it.
     """
-    if (found := field_of(answer, "calibrator", str)) != calibrator:
-        raise EngineError("engine_other", f"scored with {found}, not with {calibrator}")
+    if (name := field_of(answer, "calibrator", str)) != calibrator:
+        raise EngineError("engine_other", f"scored with {name}, not with {calibrator}")
     scores = field_of(answer, "scores", list)
     if len(scores) != count:
         raise EngineError("engine_answer", f"gave {len(scores)} scores for {count} items")

@@ -163,8 +163,8 @@ class TokenIdEngine:
         Does nothing for a checkpoint without examples.
         """
         canaries = self._prompts.canaries
-        found = await self.score([item for item, _ in canaries]) if canaries else []
-        for (_, expected), score in zip(canaries, found, strict=True):
+        scores = await self.score([item for item, _ in canaries]) if canaries else []
+        for (_, expected), score in zip(canaries, scores, strict=True):
             if abs(score.score - expected) > CANARY_TOLERANCE:
                 text = (
                     f"does not serve this checkpoint's weights: it gives {score.score:.3f} where "

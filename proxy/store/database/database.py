@@ -170,12 +170,12 @@ def may_pass(error: Exception) -> bool:
 
     That is so where a database is unreachable, locked, read-only or full; False for others.
     """
-    found = getattr(error, "orig", None) or error.__cause__ or error
-    if isinstance(found, sqlite3.Error):
-        return getattr(found, "sqlite_errorcode", 0) & 0xFF in _PASSING
-    if state := getattr(found, "sqlstate", None):
+    original = getattr(error, "orig", None) or error.__cause__ or error
+    if isinstance(original, sqlite3.Error):
+        return getattr(original, "sqlite_errorcode", 0) & 0xFF in _PASSING
+    if state := getattr(original, "sqlstate", None):
         return str(state).startswith(_PASSING_STATES)
-    return any(each.__name__ == "OperationalError" for each in type(found).__mro__)
+    return any(each.__name__ == "OperationalError" for each in type(original).__mro__)
 
 
 def _no_driver() -> str:
@@ -243,10 +243,10 @@ def _reconnect_on_new_file(engine: sa.Engine, path: Path) -> None:
 def _file_at(path: Path) -> tuple[int, int] | None:
     """Return a file's (device, inode), which differ for a replaced file; None if it is missing."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _postgres_arguments() -> dict[str, Any]:

@@ -47,13 +47,13 @@ def prepare(engine: sa.Engine) -> None:
             return
         connection.rollback()
         _wait_for_turn(connection)
-        found = revision_of(connection)
-        if found is None:
+        revision = revision_of(connection)
+        if revision is None:
             if _has_tables(connection):
                 raise _too_old("without a number")
             _make(connection)
-        elif found != LATEST:
-            _migrate(connection, found)
+        elif revision != LATEST:
+            _migrate(connection, revision)
         connection.commit()
 
 
@@ -64,21 +64,21 @@ def revision_of(connection: sa.Connection) -> str | None:
     """
     if not sa.inspect(connection).has_table(version_table.name):
         return None
-    found = connection.execute(sa.select(version_table.c.version_num)).scalar()
-    if found is not None and found > LATEST:
+    revision = connection.execute(sa.select(version_table.c.version_num)).scalar()
+    if revision is not None and revision > LATEST:
         raise StoreError(
-            f"a newer version of Pinocchio made it (schema {found}, this one knows {LATEST}); "
+            f"a newer version of Pinocchio made it (schema {revision}, this one knows {LATEST}); "
             "upgrade pinocchio-proxy, or use another store"
         )
-    if found is not None and found < FIRST:
-        raise _too_old(found)
-    return found
+    if revision is not None and revision < FIRST:
+        raise _too_old(revision)
+    return revision
 
 
-def _too_old(found: str) -> StoreError:
-    """Return the error for a schema older than `FIRST`; `found` is its number, or words."""
+def _too_old(revision: str) -> StoreError:
+    """Return the error for a schema older than `FIRST`; `revision` is its number, or words."""
     return StoreError(
-        f"a version of Pinocchio before 0.1.0 made it (schema {found}, the oldest that can be "
+        f"a version of Pinocchio before 0.1.0 made it (schema {revision}, the oldest that can be "
         f"migrated is {FIRST}); use another store"
     )
 
@@ -104,8 +104,8 @@ def _make(connection: sa.Connection) -> None:
     connection.execute(version_table.insert().values(version_num=LATEST))
 
 
-def _migrate(connection: sa.Connection, found: str) -> None:
-    """Run the Alembic revisions from `found` to `LATEST` on this connection, and log it."""
+def _migrate(connection: sa.Connection, revision: str) -> None:
+    """Run the Alembic revisions from `revision` to `LATEST` on this connection, and log it."""
     from alembic import command
     from alembic.config import Config
 
@@ -114,4 +114,4 @@ def _migrate(connection: sa.Connection, found: str) -> None:
     config.attributes["connection"] = connection
     with _one_at_a_time:
         command.upgrade(config, LATEST)
-    log.info("store_migrated", before=found, now=LATEST)
+    log.info("store_migrated", before=revision, now=LATEST)

@@ -46,22 +46,22 @@ def facts_json(
     facts: Sequence[Facts],
     model: str | None,
     confidence: float | None,
-    found: RowFindings | None = None,
+    findings: RowFindings | None = None,
 ) -> str | None:
     """Return the facts as JSON for the record, or None if it is longer than `MOST_CHARACTERS`.
 
     The model and the confidence are left out where they equal the row's own, and so are findings
-    equal to those of the row, `found`. Findings are left out altogether where `found` is None.
+    equal to those of the row, `findings`, and all findings where `findings` is None.
     """
     kept = []
     for each in facts:
         values = _values(each, model, confidence)
-        if found is not None and (
-            each.basis != found.basis
-            or each.support != found.support
-            or each.act != found.act
-            or each.needs_facts is not found.needs_facts
-            or each.familiar is not found.is_familiar
+        if findings is not None and (
+            each.basis != findings.basis
+            or each.support != findings.support
+            or each.act != findings.act
+            or each.needs_facts is not findings.needs_facts
+            or each.familiar is not findings.is_familiar
         ):
             values |= {name: getattr(each, name) for name in FINDINGS}
         kept.append(values)

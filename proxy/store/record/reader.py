@@ -97,14 +97,14 @@ def find(engine: sa.Engine, id: str) -> RecordedExchange | None:
     For a request that asked again for a held reply (a poll), it is the exchange for which that
     reply was held. Raises StoreError.
     """
-    found = next(_select(engine, _exchange_query().where(_is_about(engine, id))), None)
+    recorded = next(_select(engine, _exchange_query().where(_is_about(engine, id))), None)
     review_id = None
-    if found is None:
+    if recorded is None:
         poll = poll_by(engine, id)
         review_id = poll.review_id if poll else None
     if review_id is None:
-        return found
-    return next(_select(engine, _exchange_query().where(_is_about(engine, review_id))), found)
+        return recorded
+    return next(_select(engine, _exchange_query().where(_is_about(engine, review_id))), recorded)
 
 
 class OwnRecord:
@@ -122,11 +122,11 @@ class OwnRecord:
         until = time.monotonic() + within_s
         conditions = exchanges.c.request_id == request_id, exchanges.c.key_hash == key_hash
         query = _exchange_query().where(*conditions)
-        while (found := next(_select(self._engine(), query), None)) is None:
+        while (recorded := next(_select(self._engine(), query), None)) is None:
             if time.monotonic() > until:
                 return None
             time.sleep(LOOK_EVERY_S)
-        return found
+        return recorded
 
 
 def _is_about(engine: sa.Engine, id: str) -> sa.ColumnElement[bool]:
@@ -224,10 +224,10 @@ def _select(engine: sa.Engine, query: sa.Select[Any]) -> Iterator[RecordedExchan
     options = {"yield_per": READ_AT_ONCE}
     with (
         reading(engine) as connection,
-        connection.execute(query, execution_options=options) as found,
+        connection.execute(query, execution_options=options) as rows,
     ):
-        names = tuple(found.keys())
-        for row in found:
+        names = tuple(rows.keys())
+        for row in rows:
             yield _read(dict(zip(names, row, strict=True)))
 
 

@@ -47,8 +47,8 @@ def approved_by(approved: str | None) -> list[dict[str, Any]]:
 
     `approved` is the JSON of the column; None gives an empty list.
     """
-    found: list[dict[str, Any]] = json.loads(approved) if approved else []
-    return found
+    approvals: list[dict[str, Any]] = json.loads(approved) if approved else []
+    return approvals
 
 
 def has_approved(approved: str | None, reviewer: str) -> bool:

@@ -329,8 +329,8 @@ class Store:
 
     async def get(self, id: str) -> HeldReply | None:
         """Return the reply with this id as it is stored, or None."""
-        found = await self._select(sa.select(_held).where(_held.c.id == id))
-        return found[0] if found else None
+        rows = await self._select(sa.select(_held).where(_held.c.id == id))
+        return rows[0] if rows else None
 
     def may_have(self, request_digest: str) -> bool:
         """Return whether a reply may be bound to this request; for nearly all requests it is False.
@@ -375,9 +375,9 @@ class Store:
         tools = {tool for tool, _ in calls}
         if any(storable(tool) != tool for tool in tools):  # no approval is given for such a name
             return None
-        found = await self._rows(candidates(key_hash, rule_digest, tools))
-        ids = [*match_calls(calls, found)]
-        if not found or not all(ids):
+        rows = await self._rows(candidates(key_hash, rule_digest, tools))
+        ids = [*match_calls(calls, rows)]
+        if not rows or not all(ids):
             return None
         try:
             async with self._open_engine().connect() as connection:

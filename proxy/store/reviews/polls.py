@@ -53,9 +53,9 @@ class Poll(NamedTuple):
     error: str | None
 
 
-def put_polls(connection: sa.Connection, found: list[Poll]) -> None:
+def put_polls(connection: sa.Connection, new_polls: list[Poll]) -> None:
     """Insert polls in the caller's transaction; raises SQLAlchemyError."""
-    connection.execute(polls.insert(), [each._asdict() for each in found])
+    connection.execute(polls.insert(), [each._asdict() for each in new_polls])
 
 
 def poll_by(engine: sa.Engine, request_id: str) -> Poll | None:

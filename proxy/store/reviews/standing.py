@@ -248,9 +248,9 @@ def use(connection: sa.Connection, ids: Sequence[Sequence[str]]) -> list[str] | 
     used = [_use_one(connection, each) for each in ids]
     if None in used:
         return None
-    found = sorted({id for id in used if id is not None})
-    note_change(connection, USED, _standing, _standing.c.id.in_(found))
-    return found
+    used_ids = sorted({id for id in used if id is not None})
+    note_change(connection, USED, _standing, _standing.c.id.in_(used_ids))
+    return used_ids
 
 
 def _use_one(connection: sa.Connection, ids: Sequence[str]) -> str | None:
@@ -290,10 +290,10 @@ def approvals_query(
     return query if is_all else query.where(*_is_open())
 
 
-def match_calls(calls: Sequence[Call], found: Sequence[Any]) -> Iterator[list[str]]:
+def match_calls(calls: Sequence[Call], rows: Sequence[Any]) -> Iterator[list[str]]:
     """Yield for each call the ids of the approvals that cover it."""
     for tool, arguments in calls:
-        yield [row.id for row in found if row.tool == tool and covers(row.arguments, arguments)]
+        yield [row.id for row in rows if row.tool == tool and covers(row.arguments, arguments)]
 
 
 def _is_open() -> tuple[sa.ColumnElement[bool], ...]:

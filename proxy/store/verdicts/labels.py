@@ -118,10 +118,10 @@ def labelled_replies(
     options = {"yield_per": READ_AT_ONCE}
     with (
         reading(engine) as connection,
-        connection.execute(query, execution_options=options) as found,
+        connection.execute(query, execution_options=options) as rows,
     ):
         last = None
-        for row in found.mappings():
+        for row in rows.mappings():
             if last is not None and last["request_id"] != row["request_id"]:
                 yield _read_reply(last, has_content)
             last = row

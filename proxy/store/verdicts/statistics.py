@@ -291,8 +291,8 @@ def judged_replies(engine: sa.Engine, since: float, limit: int = MOST_LABELS) ->
         rows: Sequence[Any] = connection.execute(
             query.select_from(joined).where(exchanges.c.confidence.is_not(None))
         ).all()
-    found, seen = [_judged_reply(*row) for row in rows], SeenConversations(None, None)
-    return [each for each in found if seen.is_first(_stratum_conversation(each))]
+    replies, seen = [_judged_reply(*row) for row in rows], SeenConversations(None, None)
+    return [each for each in replies if seen.is_first(_stratum_conversation(each))]
 
 
 def _knows_more() -> sa.ColumnElement[bool]:
@@ -403,10 +403,10 @@ def opinion_exchanges(
     recent = newest.order_by(row.request_id.desc()).limit(limit).subquery()
     in_facts = [recent.c.facts.like(each) for each in (_HAS_OPINIONS, *_HAS_SIGNALS)]
     in_calls = [recent.c.calls.like(each) for each in (_SECOND_OPINION_CALL, _JUDGE_CALL)]
-    found = sa.select(recent).where(sa.or_(*in_facts, *in_calls))
+    query = sa.select(recent).where(sa.or_(*in_facts, *in_calls))
     with reading(engine) as connection:
         count = connection.execute(sa.select(sa.func.count()).select_from(recent)).scalar() or 0
-        rows = tuple(map(_read_exchange, connection.execute(found)))
+        rows = tuple(map(_read_exchange, connection.execute(query)))
     return OpinionExchanges(rows, count < limit)
 
 

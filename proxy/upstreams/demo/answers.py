@@ -106,7 +106,11 @@ def questions() -> Mapping[str, tuple[DemoRow, ...]]:
 
 def first_question(*, correct: bool = False) -> str:
     """Return a question for a first try, which the demo answers wrongly (rightly if `correct`)."""
-    return next(text for text, found in questions().items() if found[0].correct is correct)
+    return next(
+        text
+        for text, rows_of_question in questions().items()
+        if rows_of_question[0].correct is correct
+    )
 
 
 def find_answers(question: str) -> tuple[DemoRow, ...]:
@@ -163,11 +167,11 @@ def judged_choice(text: str, *, has_logprobs: bool) -> Json:
     prompt. With `has_logprobs` the first token has log-probabilities. If there is no canned answer,
     the message says so.
     """
-    found = _longest_answer_in(text.rpartition("<answer")[2])
-    if found is None:
+    row = _longest_answer_in(text.rpartition("<answer")[2])
+    if row is None:
         message = text_message("There is no canned answer in this text that I could judge.")
         return {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
-    p = SURE if found.correct != _is_mistaken(found) else 1 - SURE
+    p = SURE if row.correct != _is_mistaken(row) else 1 - SURE
     word = str(p >= 0.5)
     tokens = [
         {"token": name, "logprob": math.log(q)} for name, q in (("True", p), ("False", 1 - p))
@@ -247,8 +251,8 @@ def _fill_schema(schema: Json, source: Any, root: Json) -> Any:
             return source if isinstance(source, bool) else not re.match(r"(?i)no\b", str(source))
         case {"type": "integer" | "number" as kind}:
             # The last number of an answer is most often its result.
-            found = re.findall(r"-?\d{1,15}(?:\.\d+)?", str(source).replace(",", ""))
-            number = float(found[-1]) if found else 0.0
+            numbers = re.findall(r"-?\d{1,15}(?:\.\d+)?", str(source).replace(",", ""))
+            number = float(numbers[-1]) if numbers else 0.0
             return int(number) if kind == "integer" else number
         case {"type": "null"}:
             return None

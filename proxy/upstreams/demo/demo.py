@@ -217,12 +217,12 @@ def _answer(body: Json, index: int) -> Json:
     if last.get("role") == "tool":  # repeating the canned call would loop forever
         return text_message(f"The tool answered: {_text(last)}")
     user_texts = [_text(message) for message in body["messages"] if message.get("role") == "user"]
-    found = find_answers(user_texts[-1]) if user_texts else ()
-    if not found:
+    rows = find_answers(user_texts[-1]) if user_texts else ()
+    if not rows:
         return text_message(_default_answer())
     if body["model"] == STRONG:
-        found = tuple(sorted(found, key=lambda row: not row.correct))
-    row = found[index % len(found)]
+        rows = tuple(sorted(rows, key=lambda row: not row.correct))
+    row = rows[index % len(rows)]
     offered = _offered_functions(body)
     for call in row.calls:
         if call["name"] not in offered:

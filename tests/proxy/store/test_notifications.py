@@ -30,7 +30,7 @@ LISTENING = (
 @pytest.fixture
 def seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make polling of the store so rare that this test sees none of it."""
-    monkeypatch.setattr(waiting, "NOTIFIED_POLL_EVERY_S", NEVER_S)
+    monkeypatch.setattr(waiting, "NOTIFIED_ASK_EVERY_S", NEVER_S)
     monkeypatch.setattr("proxy.generations.reloading.NOTIFIED_LOOK_EVERY_S", NEVER_S)
 
 
