@@ -446,10 +446,10 @@ async def test_last_words_are_delivered_before_upstreams_end_counts() -> None:
 
         async def send(self, data: str | bytes) -> None:
             await asyncio.sleep(0.1)
-            self.told.append(data)
+            self.received.append(data)
 
         async def close(self, end: End) -> None:
-            self.told.append(f"{end.code} {end.reason}")
+            self.received.append(f"{end.code} {end.reason}")
 
     class ClosedUpstream:
         words = iter(("last", "words"))
@@ -467,7 +467,7 @@ async def test_last_words_are_delivered_before_upstreams_end_counts() -> None:
     client: Any = SlowClient()
     upstream: Any = ClosedUpstream()
     assert await relay_messages(client, upstream) == End(4008, "enough")
-    assert client.told == ["last", "words", "4008 enough"]
+    assert client.received == ["last", "words", "4008 enough"]
 
 
 async def test_a_close_without_a_code_has_none_on_the_other_side(
