@@ -13,6 +13,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
+from calibrator.readers.calls.notes.chat_text import ChatText
 from calibrator.readers.calls.notes.marks import (
     BY_LIMIT,
     BY_SCHEMA,
@@ -22,7 +23,6 @@ from calibrator.readers.calls.notes.marks import (
     notes_of,
 )
 from calibrator.readers.calls.notes.risk import effect_of
-from calibrator.readers.calls.notes.said import SaidText
 from calibrator.readers.calls.reading.conversation import Call, View
 from calibrator.readers.calls.reading.requests import date_traits
 from calibrator.readers.calls.reading.rules import rule_traits, sentences_of
@@ -88,20 +88,20 @@ def argument_doubts(
     `confidence` is that of the reply; `numbers` returns the confidence of edited replies,
     computed in the same way. At most eight; () if every argument has a source.
     """
-    told = [
+    unfounded = [
         (at, name, mark)
         for at, each in enumerate(unfounded_arguments(reply))
         for name, mark in each.items()
     ]
-    told = told[:MOST_DOUBTS]
-    if not told:
+    unfounded = unfounded[:MOST_DOUBTS]
+    if not unfounded:
         return ()
     calls = reply.view.calls
-    edited = [_name_value(reply.used, name, calls[at].arguments[name]) for at, name, _ in told]
+    edited = [_name_value(reply.used, name, calls[at].arguments[name]) for at, name, _ in unfounded]
     found = iter(numbers([each for each in edited if each is not None]))
     doubts = [
         FieldDoubt(name[:MOST_NAME], mark, at, _share(confidence, next(found)) if edit else None)
-        for (at, name, mark), edit in zip(told, edited, strict=True)
+        for (at, name, mark), edit in zip(unfounded, edited, strict=True)
     ]
     return tuple(sorted(doubts, key=lambda each: 1.0 if each.share is None else each.share))
 
@@ -113,8 +113,8 @@ def unfounded_arguments(reply: CallReply) -> list[dict[str, str]]:
     """
     if has_unread_calls(reply):
         return []
-    said = SaidText(reply.view, reply.sources)
-    return [_unfounded_in(call, said) for call in reply.view.calls]
+    chat = ChatText(reply.view, reply.sources)
+    return [_unfounded_in(call, chat) for call in reply.view.calls]
 
 
 def _share(confidence: float, named: float) -> float:
@@ -131,8 +131,8 @@ def _name_value(used: ToolUse, name: str, value: Any) -> ToolUse | None:
     A sentence such as `The order id is 7.` is added to the user's last message. None without a
     user, or if that message has content of unknown form.
     """
-    told = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    sentence = f"The {' '.join(name_words(name)) or 'value'} is {told}."
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    sentence = f"The {' '.join(name_words(name)) or 'value'} is {text}."
     messages = list(used.messages)
     for at in reversed(range(len(messages))):
         message = messages[at]
@@ -153,12 +153,12 @@ def _name_value(used: ToolUse, name: str, value: Any) -> ToolUse | None:
 def _find_reasons(reply: CallReply) -> list[str]:
     """Return all reasons against a reply's calls, each once, in the order of the calls."""
     view = reply.view
-    said = SaidText(view, reply.sources)
-    found = [reason for call in view.calls for reason in _reasons(call, view, said)]
+    chat = ChatText(view, reply.sources)
+    found = [reason for call in view.calls for reason in _reasons(call, view, chat)]
     return list(dict.fromkeys(found))
 
 
-def _reasons(call: Call, view: View, said: SaidText) -> list[str]:
+def _reasons(call: Call, view: View, chat: ChatText) -> list[str]:
     """Return the reasons against one call, by its values, schema, earlier steps, rules and dates.
 
     [] if there are none. Missing look-ups and confirmations are no reasons against a call that
@@ -167,7 +167,7 @@ def _reasons(call: Call, view: View, said: SaidText) -> list[str]:
     found = []
     tool = view.tools.get(call.name)
     is_read = effect_of(call, tool, view).is_read
-    for mark in marks_of_values(call, tool, said):
+    for mark in marks_of_values(call, tool, chat):
         if mark.name == "placeholder":
             found.append(f"placeholder: {mark.argument}")
         else:
@@ -177,8 +177,8 @@ def _reasons(call: Call, view: View, said: SaidText) -> list[str]:
     for texts, traits in (
         (BY_SCHEMA, schema_of(call, tool, view)),
         (_BY_STEP, steps_of(call, view)),
-        (_BY_RULE, rule_traits(call, tool, view, said.sources, sentences)),
-        (_BY_DATE, date_traits(call, said.sources)),
+        (_BY_RULE, rule_traits(call, tool, view, chat.sources, sentences)),
+        (_BY_DATE, date_traits(call, chat.sources)),
     ):
         found += [
             text
@@ -188,13 +188,13 @@ def _reasons(call: Call, view: View, said: SaidText) -> list[str]:
     return found
 
 
-def _unfounded_in(call: Call, said: SaidText) -> dict[str, str]:
-    """Return, for a call, the arguments with a value that nobody said: name -> reason.
+def _unfounded_in(call: Call, chat: ChatText) -> dict[str, str]:
+    """Return, for a call, the arguments whose value the conversation lacks: name -> reason.
 
     Reasons are the words of the marks, joined by semicolons.
     """
     found: dict[str, str] = {}
-    for mark in marks_of_values(call, said.view.tools.get(call.name), said):
+    for mark in marks_of_values(call, chat.view.tools.get(call.name), chat):
         for name in call.arguments:
             if mark.argument == name or mark.argument.startswith(f"{name}."):
                 before = found.get(name)

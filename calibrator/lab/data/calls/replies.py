@@ -34,7 +34,7 @@ from calibrator.lab.data.calls.stages import (
     spoken_name,
     tools_of,
 )
-from calibrator.readers.calls.reading.claims import told_by
+from calibrator.readers.calls.reading.claims import statements_of
 from calibrator.readers.calls.reading.steps import is_failure, is_read
 from calibrator.rows.rows import Row
 from calibrator.scorer import ToolUse
@@ -465,7 +465,7 @@ def _unfounded_claims(remark: Remark, rng: random.Random) -> Iterator[Remark]:
     messages = list(remark.used.messages)
     users = [at for at, each in enumerate(messages) if each.get("role") == "user"]
     text = remark.used.message.get("content")
-    if not users or not isinstance(text, str) or not told_by(text, "").first:
+    if not users or not isinstance(text, str) or not statements_of(text, "").first:
         return
     since = messages[users[-1] + 1 :]
     if not any(_is_act(each) for each in since):

@@ -4,4 +4,4 @@
 and the risk of each call of a reply.
 """
 
-__all__ = ["marks", "risk", "said"]
+__all__ = ["chat_text", "marks", "risk"]

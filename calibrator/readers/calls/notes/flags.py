@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from calibrator.readers.calls.notes.said import SaidText, description_of
+from calibrator.readers.calls.notes.chat_text import ChatText, description_of
 from calibrator.readers.calls.reading.conversation import Call, Tool
 from calibrator.readers.calls.reading.requests import verb_classes
 from calibrator.readers.calls.reading.values import STOP, name_words, stem, word_set
@@ -149,7 +149,7 @@ _PROVIDES = word_set("rent rents rental hire hires borrow lend needs need provid
 _OWN = re.compile(r"\b(?:his|her|their|my|our) own (\w+)")
 
 
-def other_flag(call: Call, tool: Tool | None, said: SaidText) -> Iterator[tuple[str, str]]:
+def other_flag(call: Call, tool: Tool | None, chat: ChatText) -> Iterator[tuple[str, str]]:
     """Yield (path, value that the user's words say) of flags that contradict the request.
 
     For `don't tell anyone` and `notify=true` the value is "false". Flags of which the request
@@ -158,7 +158,7 @@ def other_flag(call: Call, tool: Tool | None, said: SaidText) -> Iterator[tuple[
     flags = [value for value in call.values[:30] if isinstance(value.raw, bool)]
     if not flags:
         return
-    text = said.view.request.lower()[-MOST_TEXT:]
+    text = chat.view.request.lower()[-MOST_TEXT:]
     clauses = list(_clauses_of(text))
     contacts = sum(_CONTACT in _concepts_of(name_words(value.path)) for value in flags)
     for value in flags:

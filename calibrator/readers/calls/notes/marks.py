@@ -11,9 +11,13 @@ from dataclasses import replace
 from typing import Final
 
 from calibrator.readers.calls.notes import flags, narrowing, numbers, requested, risk, superlatives
+from calibrator.readers.calls.notes.chat_text import ChatText, is_worded
+from calibrator.readers.calls.notes.chat_values import (
+    is_date_supported,
+    is_day_shifted,
+    is_number_supported,
+)
 from calibrator.readers.calls.notes.risk import risk_of_call
-from calibrator.readers.calls.notes.said import SaidText, is_worded
-from calibrator.readers.calls.notes.said_values import is_date_said, is_day_shifted, is_number_said
 from calibrator.readers.calls.reading.conversation import Call, Tool, calls_in
 from calibrator.readers.calls.reading.grounding import grounding_traits, is_placeholder
 from calibrator.readers.calls.reading.requests import contrary_traits, date_traits
@@ -29,7 +33,7 @@ MOST_COMPARED: Final = 6  # values of a call that are compared with similar text
 MAX_TOKENS: Final = 2_000  # tokens of a conversation
 LONGEST_VALUE: Final = 60  # characters of a compared value
 LONGEST_NAME: Final = 60  # characters of an argument's name
-LONGEST_SHOWN: Final = 80  # characters of a quoted value
+LONGEST_QUOTED: Final = 80  # characters of a quoted value
 DIFFERS: Final = ", differs from "  # precedes the similar text from the conversation
 BY_SCHEMA = {
     "unknown_tool": "the tool was not offered",
@@ -85,12 +89,12 @@ def notes_of(reply: CallReply) -> tuple[CallNotes, ...] | None:
     if view.turns != view.whole_turns:  # what the user wrote was said, however short
         view = replace(view, turns=view.whole_turns)
         sources = sources_of(view)
-    said, sentences = SaidText(view, sources), sentences_of(view.rules)
+    chat, sentences = ChatText(view, sources), sentences_of(view.rules)
     found = []
     for call in view.calls:
         tool = view.tools.get(call.name)
-        risk, reasons = risk_of_call(call, tool, said)
-        found.append(CallNotes(marks_of(call, tool, said, sentences), risk, reasons))
+        risk, reasons = risk_of_call(call, tool, chat)
+        found.append(CallNotes(marks_of(call, tool, chat, sentences), risk, reasons))
     return tuple(found)
 
 
@@ -110,49 +114,49 @@ def has_unread_calls(reply: CallReply) -> bool:
 
 
 def marks_of(
-    call: Call, tool: Tool | None, said: SaidText, sentences: list[Sentence]
+    call: Call, tool: Tool | None, chat: ChatText, sentences: list[Sentence]
 ) -> tuple[Mark, ...]:
     """Return the marks of a call, the strongest first, each only once for an argument.
 
     `sentences` are those of the instructions. () if nothing speaks against the call.
     """
     found = [
-        *marks_of_values(call, tool, said),
-        *_of_request(call, tool, said),
-        *_of_step(call, tool, said, sentences),
+        *marks_of_values(call, tool, chat),
+        *_of_request(call, tool, chat),
+        *_of_step(call, tool, chat, sentences),
     ]
     each_once = {(mark.name, mark.argument): mark for mark in reversed(found)}
     return tuple(sorted(each_once.values(), key=lambda mark: ORDER[mark.name]))
 
 
-def marks_of_values(call: Call, tool: Tool | None, said: SaidText) -> Iterator[Mark]:
-    """Yield the marks of values that nobody said, with the similar text that was said instead.
+def marks_of_values(call: Call, tool: Tool | None, chat: ChatText) -> Iterator[Mark]:
+    """Yield the marks of values that the conversation lacks, with a similar text that it has.
 
     For example "not in the conversation, differs from anne". A placeholder gets a second mark.
     """
     left = MOST_COMPARED
     for value in call.values:
-        if is_said(value, call, tool, said):
+        if is_supported(value, call, tool, chat):
             continue
         name = argument_name(value.path)
-        near = nearest_said(value, said) if left > 0 else None
+        near = nearest_text(value, chat) if left > 0 else None
         left -= 1
-        differs = "" if near is None else f"{DIFFERS}{near[:LONGEST_SHOWN]}"
+        differs = "" if near is None else f"{DIFFERS}{near[:LONGEST_QUOTED]}"
         yield Mark("not_in_conversation", name, f"not in the conversation{differs}")
         if is_placeholder(value):
             yield Mark("placeholder", name, "a placeholder")
 
 
-def is_said(value: Value, call: Call, tool: Tool | None, said: SaidText) -> bool:
-    """Return whether a value of a call was said, or follows from the conversation.
+def is_supported(value: Value, call: Call, tool: Tool | None, chat: ChatText) -> bool:
+    """Return whether a value of a call is in the conversation, or follows from it.
 
-    Dates and numbers may be computed from those that were said, as their own checks say.
+    Dates and numbers may be computed from those in the conversation, as their own checks say.
     """
     if value.kind == "date" and not is_worded(value):
-        return is_date_said(said, value, call)
+        return is_date_supported(chat, value, call)
     if value.kind == "number":
-        return said.is_settled(value, tool) or is_number_said(said, value, tool)
-    return said.is_said(value, call, tool)
+        return chat.is_settled(value, tool) or is_number_supported(chat, value, tool)
+    return chat.supports(value, call, tool)
 
 
 def argument_name(path: str) -> str:
@@ -160,38 +164,38 @@ def argument_name(path: str) -> str:
     return path.replace(" ", ".")[:LONGEST_NAME] or "?"
 
 
-def _of_request(call: Call, tool: Tool | None, said: SaidText) -> Iterator[Mark]:
+def _of_request(call: Call, tool: Tool | None, chat: ChatText) -> Iterator[Mark]:
     """Yield the marks of differences from the request: choices, ends, numbers, records, acts."""
-    view, sources = said.view, said.sources
-    for path, named in requested.other_choice(call, tool, said):
+    view, sources = chat.view, chat.sources
+    for path, named in requested.other_choice(call, tool, chat):
         yield Mark("other_choice", argument_name(path), f"the user named {named}")
-    for path, wanted in flags.other_flag(call, tool, said):
+    for path, wanted in flags.other_flag(call, tool, chat):
         yield Mark("other_choice", argument_name(path), f"the user's words say {wanted}")
-    for path in requested.wrong_way(call, said):
+    for path in requested.wrong_way(call, chat):
         yield Mark("swapped", argument_name(path), "the request names it as the other end")
-    for path in requested.crossed_names(call, said):
+    for path in requested.crossed_names(call, chat):
         yield Mark("swapped", argument_name(path), "the request puts it beside another name")
-    for path, words in numbers.other_number(call, tool, said):
+    for path, words in numbers.other_number(call, tool, chat):
         yield Mark("other_number", argument_name(path), words)
-    for path in numbers.other_length(call, said):
+    for path in numbers.other_length(call, chat):
         yield Mark("other_number", argument_name(path), "the request names another span of time")
-    for path in numbers.only_a_factor(call, said):
+    for path in numbers.only_a_factor(call, chat):
         yield Mark("other_number", argument_name(path), "it is only one factor of the amount")
-    for path in superlatives.better_named(call, said):
+    for path in superlatives.better_named(call, chat):
         words = "another of those listed has more of the user's words"
         yield Mark("other_record", argument_name(path), words)
-    for path, which in superlatives.not_that_one(call, said):
+    for path, which in superlatives.not_that_one(call, chat):
         yield Mark("other_record", argument_name(path), f"not the {which} of those listed")
-    yield from _of_narrowing(call, tool, said)
+    yield from _of_narrowing(call, tool, chat)
     effect = risk.effect_of(call, tool, view)
-    for path in requested.wider_arguments(call, said, destroys=effect.kind == risk.DESTROY):
+    for path in requested.wider_arguments(call, chat, destroys=effect.kind == risk.DESTROY):
         yield Mark("wider", argument_name(path), "the user named only a part of it")
-    for path in requested.left_out(call, said):
+    for path in requested.left_out(call, chat):
         yield Mark("ruled_out", argument_name(path), "the user left it out")
     if not effect.is_read:
-        for path in requested.moved_from(call, said):
+        for path in requested.moved_from(call, chat):
             yield Mark("swapped", argument_name(path), "the request names it as what it was before")
-        for path, name, words in narrowing.superseded_values(call, said):
+        for path, name, words in narrowing.superseded_values(call, chat):
             yield Mark(name, argument_name(path), words)
     if requested.contrary_verb(call, view):
         yield Mark("contrary", "", "the tool does the contrary of what was asked")
@@ -199,7 +203,7 @@ def _of_request(call: Call, tool: Tool | None, said: SaidText) -> Iterator[Mark]
         yield Mark("ruled_out", "", "the user said not to do it")
     if effect.is_final and requested.is_pure_look(view) and not requested.is_ordered(call, view):
         yield Mark("unasked_change", "", "the user only asked to look")
-    elif effect.kind == risk.DESTROY and not risk.find_authorisation(call, effect, said)[0]:
+    elif effect.kind == risk.DESTROY and not risk.find_authorisation(call, effect, chat)[0]:
         yield Mark("unasked_change", "", "the user's own words do not ask for it")
     if (other := requested.other_tool(call, view)) is not None:
         yield Mark("other_tool", "", f"the user's words are those of {other[:LONGEST_NAME]}")
@@ -220,52 +224,52 @@ def _of_request(call: Call, tool: Tool | None, said: SaidText) -> Iterator[Mark]
         yield Mark("other_number", "", "the user asked for a part, and no number is one")
 
 
-def _of_narrowing(call: Call, tool: Tool | None, said: SaidText) -> Iterator[Mark]:
+def _of_narrowing(call: Call, tool: Tool | None, chat: ChatText) -> Iterator[Mark]:
     """Yield the marks of values that the request's own words exclude.
 
     These are the other one of two choices, a later week, a bound, names or ids that the user
     did not mean, and what the user left out.
     """
-    for path, named in narrowing.the_other(call, tool, said):
+    for path, named in narrowing.the_other(call, tool, chat):
         yield Mark("other_choice", argument_name(path), f"the user wants the other one, {named}")
-    for path in narrowing.other_week(call, said):
+    for path in narrowing.other_week(call, chat):
         yield Mark("other_date", argument_name(path), "it is that weekday, but of a later week")
-    for path, words in narrowing.out_of_bounds(call, said):
+    for path, words in narrowing.out_of_bounds(call, chat):
         yield Mark("other_record", argument_name(path), words)
-    for path in (*narrowing.beyond_named(call, said), *narrowing.beyond_described(call, said)):
+    for path in (*narrowing.beyond_named(call, chat), *narrowing.beyond_described(call, chat)):
         yield Mark("wider", argument_name(path), "the list has more than the user named")
-    for path, named in narrowing.other_id(call, said):
+    for path, named in narrowing.other_id(call, chat):
         yield Mark("other_record", argument_name(path), f"the user named {named}")
-    for path in (*narrowing.find_excluded(call, said), *narrowing.excluded_kind(call, said)):
+    for path in (*narrowing.find_excluded(call, chat), *narrowing.excluded_kind(call, chat)):
         yield Mark("ruled_out", argument_name(path), "the user left it out")
 
 
 def _of_step(
-    call: Call, tool: Tool | None, said: SaidText, sentences: list[Sentence]
+    call: Call, tool: Tool | None, chat: ChatText, sentences: list[Sentence]
 ) -> Iterator[Mark]:
     """Yield the marks by the schema, the instructions, the calendar and the earlier calls.
 
     `sentences` are those of the instructions.
     """
-    view, sources = said.view, said.sources
+    view, sources = chat.view, chat.sources
     schema, dates = schema_of(call, tool, view), date_traits(call, sources)
     rules, steps = rule_traits(call, tool, view, sources, sentences), steps_of(call, view)
     is_listed = call.name in view.listed
     for trait, words in BY_SCHEMA.items():
         if schema[trait] > 0 and not (is_listed and trait == "unknown_tool"):
             yield Mark("schema", "", words)
-    is_told = all(is_said(v, call, tool, said) for v in call.values if v.days or v.times)
+    are_known = all(is_supported(v, call, tool, chat) for v in call.values if v.days or v.times)
     for trait, (name, words) in _BY_DATE.items():
         is_open = trait in ("relative_wrong", "time_wrong") or (
             trait == "weekday_wrong" and is_day_shifted(view.request.lower())
         )
-        if dates[trait] > 0 and not (is_told and is_open):
+        if dates[trait] > 0 and not (are_known and is_open):
             yield Mark(name, "", words)
     yield from (Mark("limit_passed", "", w) for trait, w in BY_LIMIT.items() if rules[trait] > 0)
     is_read = risk.effect_of(call, tool, view).is_read
     if steps["same_again_after_success"] > 0:
         yield Mark("repeated", "", MARKS["repeated"])
-    if steps["same_again_after_error"] > 0 and _is_last_failure(call, said):
+    if steps["same_again_after_error"] > 0 and _is_last_failure(call, chat):
         yield Mark("failed_before", "", MARKS["failed_before"])
     if rules["yes_missing"] > 0 and not is_read:
         yield Mark("unconfirmed", "", MARKS["unconfirmed"])
@@ -273,13 +277,13 @@ def _of_step(
         yield Mark("not_looked_up", "", MARKS["not_looked_up"])
 
 
-def _is_last_failure(call: Call, said: SaidText) -> bool:
+def _is_last_failure(call: Call, chat: ChatText) -> bool:
     """Return whether the same call has failed and nothing was changed since.
 
     The last equal call decides; False if there is none, or if a call that changes something has
     succeeded after it.
     """
-    for before in reversed(said.view.earlier):
+    for before in reversed(chat.view.earlier):
         if before.key == call.key:
             return is_failure(before.result)
         if not is_read(before.name) and before.result and not is_failure(before.result):
@@ -287,7 +291,7 @@ def _is_last_failure(call: Call, said: SaidText) -> bool:
     return False
 
 
-def nearest_said(value: Value, said: SaidText) -> str | None:
+def nearest_text(value: Value, chat: ChatText) -> str | None:
     """Return the text in the conversation that is a slip away from the value, or None.
 
     A slip is one character more, less or different, two characters swapped, or for longer
@@ -295,24 +299,24 @@ def nearest_said(value: Value, said: SaidText) -> str | None:
     days.
     """
     if value.kind == "number":
-        return _nearest_number(value, said)
+        return _nearest_number(value, chat)
     if value.kind == "date":
-        return _nearest_day(value, said)
+        return _nearest_day(value, chat)
     if value.kind == "mail":
-        return _nearest_mail(value, said)
+        return _nearest_mail(value, chat)
     if value.kind == "name" and " " in value.text:
-        return _nearest_words(value, said)
+        return _nearest_words(value, chat)
     if value.kind in ("id", "path", "name"):
-        return _nearest_token(value.text, [t for t in said.tokens if "@" not in t])
+        return _nearest_token(value.text, [t for t in chat.tokens if "@" not in t])
     return None
 
 
-def _nearest_mail(value: Value, said: SaidText) -> str | None:
+def _nearest_mail(value: Value, chat: ChatText) -> str | None:
     """Return a mail address of the conversation that differs a little from the value, or None.
 
     The name or the host may be the same and the other one differ.
     """
-    mails = list(dict.fromkeys(_MAIL.findall(said.text)))[:200]
+    mails = list(dict.fromkeys(_MAIL.findall(chat.text)))[:200]
     if (found := _nearest_token(value.text, mails)) is not None:
         return found
     name, _, host = value.text.partition("@")
@@ -324,7 +328,7 @@ def _nearest_mail(value: Value, said: SaidText) -> str | None:
     return None
 
 
-def _nearest_number(value: Value, said: SaidText) -> str | None:
+def _nearest_number(value: Value, chat: ChatText) -> str | None:
     """Return, as text, a number of the conversation with the same digits or one changed digit.
 
     None if there is none.
@@ -333,7 +337,7 @@ def _nearest_number(value: Value, said: SaidText) -> str | None:
         return None
     text = f"{value.number:.10g}"
     digits = text.replace(".", "").strip("0")
-    for number in sorted(said.numbers):
+    for number in sorted(chat.numbers):
         other = f"{number:.10g}"
         if len(digits) >= 2 and other.replace(".", "").strip("0") == digits and number:
             return other
@@ -342,14 +346,14 @@ def _nearest_number(value: Value, said: SaidText) -> str | None:
     return None
 
 
-def _nearest_day(value: Value, said: SaidText) -> str | None:
+def _nearest_day(value: Value, chat: ChatText) -> str | None:
     """Return the earliest day, as ISO text, that the user named at most 31 days from the value's.
 
     It is neither the nearest nor the first mentioned. Days named by their distance (`tomorrow`)
     count only if there are no more than four of them. None if no other day is that near.
     """
-    days = {d for day in said.sources.users.days if (d := calendar_day(day)) is not None}
-    days |= said.sources.relative if len(said.sources.relative) <= 4 else set()
+    days = {d for day in chat.sources.users.days if (d := calendar_day(day)) is not None}
+    days |= chat.sources.relative if len(chat.sources.relative) <= 4 else set()
     own = [d for day in value.days if (d := calendar_day(day)) is not None]
     for day in sorted(days):
         if any(each != day and abs((each - day).days) <= 31 for each in own):
@@ -357,13 +361,13 @@ def _nearest_day(value: Value, said: SaidText) -> str | None:
     return None
 
 
-def _nearest_words(value: Value, said: SaidText) -> str | None:
-    """Return the text nearest to the one word of a name that was not said, or None.
+def _nearest_words(value: Value, chat: ChatText) -> str | None:
+    """Return the text nearest to the one word of a name that the conversation lacks, or None.
 
-    None if several words were not said, or all were.
+    None if it lacks several words, or has all.
     """
     words = value.text.split()[:8]
-    pieces = said.pieces
+    pieces = chat.pieces
     strange = [word for word in words if word.strip(".,") not in pieces]
     if len(strange) != 1:
         return None

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from calibrator.readers.calls.notes.said import SaidText, holds_token
+from calibrator.readers.calls.notes.chat_text import ChatText, holds_token
 from calibrator.readers.calls.reading.conversation import Call, Tool
 from calibrator.readers.calls.reading.sources import Record
 from calibrator.readers.calls.reading.values import (
@@ -71,7 +71,7 @@ _TOKEN = re.compile(r"[\w.-]*\d[\w-]*")
 _THE_OTHER = re.compile(r"\b(?:the other|other one|opposite|the remaining)\b")
 
 
-def superseded_values(call: Call, said: SaidText) -> Iterator[tuple[str, str, str]]:
+def superseded_values(call: Call, chat: ChatText) -> Iterator[tuple[str, str, str]]:
     """Yield the values of an earlier turn that the user's last turn replaces.
 
     Each is (path of its argument, name of the mark, the mark's words). A value is replaced only
@@ -79,7 +79,7 @@ def superseded_values(call: Call, said: SaidText) -> Iterator[tuple[str, str, st
     with the same pattern of letters and digits, or the number in a correction (`no, make it
     5`). Nothing with fewer than two turns.
     """
-    turns = said.view.turns
+    turns = chat.view.turns
     if len(turns) < 2:
         return
     last = turns[-1].lower()[-MOST_TEXT:]
@@ -112,18 +112,18 @@ def _is_id(value: Value) -> bool:
     )
 
 
-def _request_of(said: SaidText) -> str:
+def _request_of(chat: ChatText) -> str:
     """Return the last 2,000 characters of the user's last turn in lower case."""
-    return said.view.request.lower()[-MOST_TEXT:]
+    return chat.view.request.lower()[-MOST_TEXT:]
 
 
-def beyond_named(call: Call, said: SaidText) -> Iterator[str]:
+def beyond_named(call: Call, chat: ChatText) -> Iterator[str]:
     """Yield lists that have a name which the user did not say beside one that the user did.
 
     The paths of the arguments are yielded. The other name must be in a result. Nothing if the
     request speaks of all, others or a group.
     """
-    request = _request_of(said)
+    request = _request_of(chat)
     if _MORE_THAN_NAMED.search(request):
         return
     listed: dict[str, list[Value]] = defaultdict(list)
@@ -134,7 +134,7 @@ def beyond_named(call: Call, said: SaidText) -> Iterator[str]:
     for path, values in listed.items():
         is_named = [holds_token(request, v.text) or _is_in(v.text, bare) for v in values]
         is_known = [
-            holds_token(said.sources.results.text, value.text)
+            holds_token(chat.sources.results.text, value.text)
             for value, named in zip(values, is_named, strict=True)
             if not named
         ]
@@ -142,17 +142,17 @@ def beyond_named(call: Call, said: SaidText) -> Iterator[str]:
             yield path
 
 
-def beyond_described(call: Call, said: SaidText) -> Iterator[str]:
+def beyond_described(call: Call, chat: ChatText) -> Iterator[str]:
     """Yield lists with a record that the request describes and one that it does not.
 
     The paths of the arguments are yielded. A record is described by a number or a word in it
     that no other listed record has. Nothing if the request speaks of all, others or a group.
     """
-    request = _request_of(said)
+    request = _request_of(chat)
     if _MORE_THAN_NAMED.search(request):
         return
-    told = _tokens(request)
-    records = said.sources.records[-MOST_RECORDS:]
+    request_words = _tokens(request)
+    records = chat.sources.records[-MOST_RECORDS:]
     listed: dict[str, list[Record]] = defaultdict(list)
     for value in call.values[:MOST_VALUES]:
         found = _records_with(value, records)
@@ -161,7 +161,11 @@ def beyond_described(call: Call, said: SaidText) -> Iterator[str]:
     for path, chosen in listed.items():
         siblings = [_tokens(r.text) for r in records if r.group == chosen[0].group][:100]
         own = [
-            {word for word in _tokens(r.text) & told if sum(word in s for s in siblings) == 1}
+            {
+                word
+                for word in _tokens(r.text) & request_words
+                if sum(word in s for s in siblings) == 1
+            }
             for r in chosen
         ]
         if len(chosen) > 1 and any(own) and not all(own):
@@ -187,13 +191,13 @@ def _is_in(text: str, bare: str) -> bool:
     return len(short) >= 5 and any(c.isdigit() for c in short) and short in bare
 
 
-def find_excluded(call: Call, said: SaidText) -> Iterator[str]:
+def find_excluded(call: Call, chat: ChatText) -> Iterator[str]:
     """Yield arguments that the request mentions only to leave them out: the one at X can wait.
 
     The paths of names, addresses and ids are yielded, if every clause with the value leaves it
     out.
     """
-    request = _request_of(said)
+    request = _request_of(chat)
     clauses = _CLAUSE.split(request)[-MOST_CLAUSES:]
     leaves_out: list[bool] = []
     for clause in clauses:
@@ -211,19 +215,19 @@ def find_excluded(call: Call, said: SaidText) -> Iterator[str]:
             yield value.path
 
 
-def excluded_kind(call: Call, said: SaidText) -> Iterator[str]:
+def excluded_kind(call: Call, chat: ChatText) -> Iterator[str]:
     """Yield arguments with a record whose kind the request names only to leave it out.
 
     In `water all trees, not the oaks` the path of an oak's id is yielded. The kind is a word
     that the other records of the same list do not have.
     """
-    request = _request_of(said)
+    request = _request_of(chat)
     clauses = _CLAUSE.split(request)[-MOST_CLAUSES:]
     out = {stem(w) for c in clauses if _NOT_THIS.match(c) for w in _words(c)}
     wanted = {stem(w) for c in clauses if not _NOT_THIS.match(c) for w in _words(c)}
     if not out - wanted:
         return
-    records = said.sources.records[-MOST_RECORDS:]
+    records = chat.sources.records[-MOST_RECORDS:]
     for value in call.values[:MOST_VALUES]:
         found = _records_with(value, records)
         if value.kind not in ("id", "name", "mail", "path") or len(found) != 1:
@@ -240,56 +244,56 @@ def _words(text: str) -> list[str]:
     return re.findall(r"[a-z]{3,20}", text.lower()[:MOST_TEXT])
 
 
-def other_id(call: Call, said: SaidText) -> Iterator[tuple[str, str]]:
+def other_id(call: Call, chat: ChatText) -> Iterator[tuple[str, str]]:
     """Yield (path, the user's id) of ids where the user named another of the same list and form.
 
     Both must be in results, and the user must have named exactly one of that form.
     """
-    request = _request_of(said)
+    request = _request_of(chat)
     used = {value.text for value in call.values}
     named = {token.strip(".-") for token in _TOKEN.findall(request)[:60]} - used
-    results = said.sources.results.text
+    results = chat.sources.results.text
     for value in call.values[:MOST_VALUES]:
         is_id = value.kind == "id" or (isinstance(value.raw, str) and value.raw.isdigit())
-        if not is_id or len(value.text) < 3 or holds_token(said.sources.users.text, value.text):
+        if not is_id or len(value.text) < 3 or holds_token(chat.sources.users.text, value.text):
             continue
         alike = [each for each in named if shape(each) == shape(value.text)]
         if len(alike) == 1 and holds_token(results, alike[0]) and holds_token(results, value.text):
             yield value.path, alike[0][:60]
 
 
-def other_week(call: Call, said: SaidText) -> Iterator[str]:
+def other_week(call: Call, chat: ChatText) -> Iterator[str]:
     """Yield days on the weekday that the user named, but not in the seven days from today.
 
     The paths are yielded. Nothing without today's date, or if the request names a week, an
     order or a date.
     """
-    request = _request_of(said)
+    request = _request_of(chat)
     weekdays = weekdays_in(request)
-    if said.today is None or not weekdays or _OTHER_WEEK.search(request):
+    if chat.today is None or not weekdays or _OTHER_WEEK.search(request):
         return
-    if said.sources.request.days:
+    if chat.sources.request.days:
         return
     for value in call.values[:MOST_VALUES]:
         days = [day for each in value.days if (day := calendar_day(each)) is not None]
         if len(days) != 1 or days[0].weekday() not in weekdays:
             continue
-        if (days[0] - said.today).days > 7 and not said.sources.results.holds(value):
+        if (days[0] - chat.today).days > 7 and not chat.sources.results.holds(value):
             yield value.path
 
 
-def out_of_bounds(call: Call, said: SaidText) -> Iterator[tuple[str, str]]:
+def out_of_bounds(call: Call, chat: ChatText) -> Iterator[tuple[str, str]]:
     """Yield (path, words) of arguments whose record a bound of the request rules out.
 
     Bounds are a time ("after 15:00") and a price ("under 200 euros"); the words are such as "it
     is not after 15:00". Nothing unless there is one bound and another record of the list is
     within it.
     """
-    request = _request_of(said)
+    request = _request_of(chat)
     times, prices = _BOUND.findall(request), _PRICE.findall(request)
     if len(times) + len(prices) != 1:
         return
-    records = said.sources.records[-MOST_RECORDS:]
+    records = chat.sources.records[-MOST_RECORDS:]
     for value in call.values[:MOST_VALUES]:
         if value.kind not in ("id", "name", "number"):
             continue
@@ -343,14 +347,14 @@ def _is_in_price(record: Record, limit: float) -> bool | None:
     return found.pop() <= limit if len(found) == 1 else None
 
 
-def the_other(call: Call, tool: Tool | None, said: SaidText) -> Iterator[tuple[str, str]]:
+def the_other(call: Call, tool: Tool | None, chat: ChatText) -> Iterator[tuple[str, str]]:
     """Yield (path, the other choice) if the user said `the other one` and got the same again.
 
     Only for arguments with two choices in the schema, compared with the last call of the same
     tool.
     """
-    request = _request_of(said)
-    before = [each for each in said.view.earlier if each.name == call.name]
+    request = _request_of(chat)
+    before = [each for each in chat.view.earlier if each.name == call.name]
     if tool is None or not before or not _THE_OTHER.search(request):
         return
     for value in call.values[:MOST_VALUES]:

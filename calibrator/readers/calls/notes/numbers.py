@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from calibrator.readers.calls.notes.said import SaidText
+from calibrator.readers.calls.notes.chat_text import ChatText
 from calibrator.readers.calls.reading.conversation import Call, Tool
 from calibrator.readers.calls.reading.values import NUMBER_WORDS, Value, name_words, word_set
 
@@ -76,13 +76,13 @@ _BY = re.compile(
 )
 
 
-def other_number(call: Call, tool: Tool | None, said: SaidText) -> Iterator[tuple[str, str]]:
+def other_number(call: Call, tool: Tool | None, chat: ChatText) -> Iterator[tuple[str, str]]:
     """Yield (path, reason) of arguments whose number differs from the request.
 
     The request may give the number in another unit (`2 kg` for `grams=2`), as an ordinal (`the
     second page`), or as a step up or down (`two degrees warmer`).
     """
-    text = said.view.request.lower()[-2_000:]
+    text = chat.view.request.lower()[-2_000:]
     units = dict(
         re.findall(r"(?<![\w.])(\d+(?:[.,]\d+)?)\s?(?:degrees? )?([a-z]{1,12})\b", text)[:40]
     )
@@ -106,12 +106,12 @@ def other_number(call: Call, tool: Tool | None, said: SaidText) -> Iterator[tupl
             yield value.path, f"the request says {found[1]}"
         if set(names) & _SIGNED and _is_sign_wrong(value.number, text):
             yield value.path, "it goes the other way than the request"
-        if said.plain_numbers == {value.number} and _SCALES.search(text):
+        if chat.plain_numbers == {value.number} and _SCALES.search(text):
             yield value.path, "the request asks for another than it is now"
         if steps and not set(names) & _STEP_NAMES:
-            if value.number in steps and value.number not in said.sources.results.numbers:
+            if value.number in steps and value.number not in chat.sources.results.numbers:
                 yield value.path, "the request gives it as a difference"
-            elif _is_step_back(value.number, steps, text, said):
+            elif _is_step_back(value.number, steps, text, chat):
                 yield value.path, "it goes the other way than the request"
 
 
@@ -149,7 +149,7 @@ def _unit_described(tool: Tool | None, value: Value) -> tuple[int, int] | None:
     return None
 
 
-def _is_step_back(number: float, steps: set[float], text: str, said: SaidText) -> bool:
+def _is_step_back(number: float, steps: set[float], text: str, chat: ChatText) -> bool:
     """Return whether a number was changed by a named step against the request's direction.
 
     For `two degrees warmer` and 20 in the conversation it is 18. `steps` are the named numbers.
@@ -157,7 +157,7 @@ def _is_step_back(number: float, steps: set[float], text: str, said: SaidText) -
     is_up, is_down = bool(_MORE.search(text)), bool(_LESS.search(text))
     if is_up == is_down:
         return False
-    known = said.sources.results.numbers | said.sources.users.numbers
+    known = chat.sources.results.numbers | chat.sources.users.numbers
     ahead = any(abs(k + n * (1 if is_up else -1) - number) < 1e-6 for k in known for n in steps)
     back = any(abs(k - n * (1 if is_up else -1) - number) < 1e-6 for k in known for n in steps)
     return back and not ahead
@@ -170,13 +170,13 @@ _EACH = re.compile(
 )
 
 
-def only_a_factor(call: Call, said: SaidText) -> Iterator[str]:
+def only_a_factor(call: Call, chat: ChatText) -> Iterator[str]:
     """Yield amounts that are a count or a price for each, in "12 chairs at 40 euros each".
 
     The paths of the arguments are yielded. Nothing if the request has another number of such
     phrases than one.
     """
-    found = _EACH.findall(said.view.request.lower()[-2_000:])
+    found = _EACH.findall(chat.view.request.lower()[-2_000:])
     if len(found) != 1:
         return
     count = float(found[0][0]) if found[0][0].isdigit() else NUMBER_WORDS.get(found[0][0], 0.0)
@@ -188,12 +188,12 @@ def only_a_factor(call: Call, said: SaidText) -> Iterator[str]:
             yield value.path
 
 
-def other_length(call: Call, said: SaidText) -> Iterator[str]:
+def other_length(call: Call, chat: ChatText) -> Iterator[str]:
     """Yield arguments for a length of time that differs from the span that the user named.
 
     A span is `9:00 to 10:30`; nothing is yielded unless there is exactly one.
     """
-    text = said.view.request.lower()[-2_000:]
+    text = chat.view.request.lower()[-2_000:]
     spans = re.findall(
         r"(?<!\d)(\d{1,2}):(\d{2})\s*(?:to|-|\u2013|until|till)\s*(\d{1,2}):(\d{2})", text
     )

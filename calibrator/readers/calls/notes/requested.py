@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from calibrator.readers.calls.notes import flags
-from calibrator.readers.calls.notes.said import SaidText, holds_token
+from calibrator.readers.calls.notes.chat_text import ChatText, holds_token
 from calibrator.readers.calls.notes.words import ALIASES, KIN
 from calibrator.readers.calls.reading.conversation import Call, Tool, View
 from calibrator.readers.calls.reading.requests import ANTONYMS, verb_classes
@@ -59,18 +59,18 @@ def words_of(text: str) -> list[str]:
     return _WORD.findall(text.lower())[-MOST_WORDS:]
 
 
-def other_choice(call: Call, tool: Tool | None, said: SaidText) -> Iterator[tuple[str, str]]:
+def other_choice(call: Call, tool: Tool | None, chat: ChatText) -> Iterator[tuple[str, str]]:
     """Yield (path, the named choice) of arguments with another choice than the user named.
 
     For `make her a viewer` and `role="editor"` the choice is `viewer`.
     """
-    request = words_of(_CONTRAST.sub(" ", said.view.request.lower()))
+    request = words_of(_CONTRAST.sub(" ", chat.view.request.lower()))
     own = {stem(word) for word in name_words(call.name)}  # "close it" names no state
     for value in call.values[:30]:
         choices = _choices(tool, value)
         if len(choices) < 2 or not isinstance(value.raw, str):
             continue
-        wanted = flags.other_moment(said.view.request, value.raw, choices)
+        wanted = flags.other_moment(chat.view.request, value.raw, choices)
         named = [wanted] if wanted else [each for each in choices if _is_named(each, request, own)]
         if named and value.raw not in named and (wanted or not _is_named(value.raw, request, own)):
             yield value.path, str(named[0])[:60]
@@ -121,7 +121,7 @@ def _is_named(choice: str, request: list[str], own: set[str]) -> bool:
     return True
 
 
-def wrong_way(call: Call, said: SaidText) -> Iterator[str]:
+def wrong_way(call: Call, chat: ChatText) -> Iterator[str]:
     """Yield the paths of arguments whose start is the end that the user named, or the reverse.
 
     In `from Rome to Oslo` these are `origin="Oslo"` and `destination="Rome"`. Only calls with
@@ -135,10 +135,10 @@ def wrong_way(call: Call, said: SaidText) -> Iterator[str]:
             ends["from" if is_from else "to"].append(value)
     if len(ends["from"]) != 1 or len(ends["to"]) != 1:
         return
-    text = said.view.request.lower()[-4_000:]
+    text = chat.view.request.lower()[-4_000:]
     if _BOTH_WAYS.search(text):
         return
-    own = {side: _names_of(values[0], said) for side, values in ends.items()}
+    own = {side: _names_of(values[0], chat) for side, values in ends.items()}
     for side, other in (("from", "to"), ("to", "from")):
         names_only = [n for n in own[side] if n not in own[other]]
         places = {place for name in names_only for place in _places(name, text)}
@@ -149,13 +149,13 @@ def wrong_way(call: Call, said: SaidText) -> Iterator[str]:
 _BOTH_WAYS = re.compile(r"\b(?:round[- ]?trip|return|back|both ways|swap|exchange|reverse)\b")
 
 
-def moved_from(call: Call, said: SaidText) -> Iterator[str]:
+def moved_from(call: Call, chat: ChatText) -> Iterator[str]:
     """Yield the paths of arguments that still have the old value, X of "from X to Y".
 
     Nothing if an argument of the call has Y, or if the argument is the one for the old value.
     """
     used = " ".join(value.text for value in call.values[:20])
-    for old, new in _FROM_TO.findall(said.view.request.lower()[-2_000:])[:10]:
+    for old, new in _FROM_TO.findall(chat.view.request.lower()[-2_000:])[:10]:
         if holds_token(used, new) or old == new:
             continue
         for value in call.values[:20]:
@@ -164,12 +164,12 @@ def moved_from(call: Call, said: SaidText) -> Iterator[str]:
                 yield value.path
 
 
-def left_out(call: Call, said: SaidText) -> Iterator[str]:
+def left_out(call: Call, chat: ChatText) -> Iterator[str]:
     """Yield the paths of arguments that name what the request leaves out ("not for Milo").
 
     Every mention of the name must leave it out.
     """
-    text = said.view.request.lower()[-2_000:]
+    text = chat.view.request.lower()[-2_000:]
     for value in call.values[:30]:
         is_old = set(name_words(value.path)) & (
             _FROM | {"replaced", "replaces", "remove", "instead"}
@@ -192,14 +192,14 @@ _LEFT_OUT = (
 )
 
 
-def _names_of(value: Value, said: SaidText) -> list[str]:
+def _names_of(value: Value, chat: ChatText) -> list[str]:
     """Return a value and the plain names in its record, by which a user may refer to it.
 
     Their single words follow; at most 18 in all.
     """
     found = [value.text] if len(value.text) <= 60 else []
     found += ALIASES.get(value.text, "").split()
-    for record in said.sources.records[-60:]:
+    for record in chat.sources.records[-60:]:
         fields = [str(each).lower() for each in list(record.fields.values())[:12]]
         if value.text in fields:
             found += [each for each in fields if 2 < len(each) <= 40 and each[0].isalpha()]
@@ -221,13 +221,13 @@ def _places(name: str, text: str) -> Iterator[str]:
             yield "from" if marker in ("from", "out of") else "to"
 
 
-def crossed_names(call: Call, said: SaidText) -> Iterator[str]:
+def crossed_names(call: Call, chat: ChatText) -> Iterator[str]:
     """Yield the paths of arguments with a value that the user put beside another argument's name.
 
     The request says `the search service`, and the call has `environment: search`. Cities,
     countries and states with a digit in them are yielded too.
     """
-    text = said.view.request.lower()[-2_000:]
+    text = chat.view.request.lower()[-2_000:]
     plain = [
         v for v in call.values[:12] if v.kind in ("name", "id", "choice") and 2 < len(v.text) < 40
     ]
@@ -414,17 +414,17 @@ _ACTS = (
 )
 
 
-def wider_arguments(call: Call, said: SaidText, *, destroys: bool) -> Iterator[str]:
+def wider_arguments(call: Call, chat: ChatText, *, destroys: bool) -> Iterator[str]:
     """Yield the paths of arguments that name a folder if the user named only paths in it.
 
     In a call that destroys, also the folder of listed paths, unless the user spoke of all or of
     a folder.
     """
-    text = said.sources.users.text
-    if destroys and not says_all(said.view) and not re.search(r"\b(?:folder|directory)\b", text):
+    text = chat.sources.users.text
+    if destroys and not says_all(chat.view) and not re.search(r"\b(?:folder|directory)\b", text):
         for value in call.values[:30]:
             below = f"{value.text.rstrip('/')}/"
-            if 2 < len(below) < 200 and said.sources.results.text.count(below) >= 2:
+            if 2 < len(below) < 200 and chat.sources.results.text.count(below) >= 2:
                 yield value.path
     for value in call.values[:30]:
         path = value.text.rstrip("/*")
@@ -441,7 +441,7 @@ def says_all(view: View) -> bool:
     return bool(_ALL.search(view.request.lower()))
 
 
-def is_named_by_user(value: Value, said: SaidText) -> bool:
+def is_named_by_user(value: Value, chat: ChatText) -> bool:
     """Return whether the user's own words have the value, in any form (`Source.holds`)."""
-    users = said.sources.users
+    users = chat.sources.users
     return users.holds(value) or holds_token(users.text, value.text)

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from calibrator.readers.calls.notes.chat_text import ChatText
 from calibrator.readers.calls.notes.requested import is_look, is_named_by_user, says_all, words_of
-from calibrator.readers.calls.notes.said import SaidText
 from calibrator.readers.calls.reading.conversation import Call, Tool, View
 from calibrator.readers.calls.reading.requests import verb_classes
 from calibrator.readers.calls.reading.steps import CHANGES, READS, is_failure
@@ -228,30 +228,30 @@ def _of_command(command: str, is_idempotent: bool) -> Effect:
     return Effect(CHANGE, "nothing says that the command only reads", is_idempotent)
 
 
-def risk_of_call(call: Call, tool: Tool | None, said: SaidText) -> tuple[str, tuple[str, ...]]:
+def risk_of_call(call: Call, tool: Tool | None, chat: ChatText) -> tuple[str, tuple[str, ...]]:
     """Return (damage of a wrong call, one of `RISKS`, the reasons in words).
 
     A call that reads is LOW, or HIGH if it reaches for a secret that the user did not name.
     Others begin at the lowest; sending or destroying, not being asked for, and each aggravating
     fact raise the risk by a step.
     """
-    effect = effect_of(call, tool, said.view)
+    effect = effect_of(call, tool, chat.view)
     reasons = [effect.why]
     if effect.is_read:
-        if _SECRET.search(_texts(call)) and not _SECRET.search(said.sources.users.text):
+        if _SECRET.search(_texts(call)) and not _SECRET.search(chat.sources.users.text):
             return HIGH, (*reasons, "it reaches for a secret that the user did not name")
         return LOW, tuple(reasons)
-    is_asked, how = find_authorisation(call, effect, said)
+    is_asked, how = find_authorisation(call, effect, chat)
     level = 1 if effect.is_final else 0
     level += not is_asked
     reasons.append(how)
-    for reason in _aggravating_facts(call, effect, said):
+    for reason in _aggravating_facts(call, effect, chat):
         level += 1
         reasons.append(reason)
     return RISKS[min(level, len(RISKS) - 1)], tuple(reasons)
 
 
-def find_authorisation(call: Call, effect: Effect, said: SaidText) -> tuple[bool, str]:
+def find_authorisation(call: Call, effect: Effect, chat: ChatText) -> tuple[bool, str]:
     """Return (whether the user's own messages ask for such a call, the reason in words).
 
     The last four turns are read; a turn that only asks to look counts only if it has the tool's
@@ -260,7 +260,7 @@ def find_authorisation(call: Call, effect: Effect, said: SaidText) -> tuple[bool
     verb = _of_name(call.name)[1]
     own = {stem(verb)} if verb else set()
     classes = verb_classes([verb] if verb else name_words(call.name)[:1]) - {"look"}
-    for turn in reversed(said.view.turns[-4:]):
+    for turn in reversed(chat.view.turns[-4:]):
         if effect.kind == DESTROY and _CALLED_OFF.search(turn.lower()[-4_000:]):
             return True, "the user asked for it"
         words = words_of(turn)
@@ -270,7 +270,7 @@ def find_authorisation(call: Call, effect: Effect, said: SaidText) -> tuple[bool
             continue
         if is_named or stems & _KIN_STEMS[effect.kind] or classes & verb_classes(words):
             named = [v for v in call.values[:20] if _is_target(v)]
-            if named and not any(is_named_by_user(v, said) for v in named) and effect.is_final:
+            if named and not any(is_named_by_user(v, chat) for v in named) and effect.is_final:
                 return True, "the user asked for it, and named none of its targets"
             return True, "the user asked for it"
     return False, "the user's own words do not ask for it"
@@ -281,7 +281,7 @@ def _is_target(value: Value) -> bool:
     return value.kind in ("id", "mail", "path", "name") and bool(value.text)
 
 
-def _aggravating_facts(call: Call, effect: Effect, said: SaidText) -> Iterator[str]:
+def _aggravating_facts(call: Call, effect: Effect, chat: ChatText) -> Iterator[str]:
     """Yield, in words, each fact that makes a call riskier, such as `an amount of 5000`.
 
     Others are many targets or a pattern unless the user said all, a production system or a
@@ -295,17 +295,17 @@ def _aggravating_facts(call: Call, effect: Effect, said: SaidText) -> Iterator[s
             break
     targets = [v for v in call.values[:60] if set(name_words(v.path)) & _RECIPIENTS]
     is_broad = len(targets) >= MANY or bool(_EVERYONE.search(_texts(call)))
-    if is_broad and not says_all(said.view):
+    if is_broad and not says_all(chat.view):
         yield "many targets, and the user did not say all"
-    if "*" in _texts(call) and effect.kind == DESTROY and not says_all(said.view):
+    if "*" in _texts(call) and effect.kind == DESTROY and not says_all(chat.view):
         yield "a pattern that matches many, and the user did not say all"
     live = set(_LIVE.findall(_texts(call)))
-    if effect.is_final and live and not live & set(words_of(said.sources.users.text)):
+    if effect.is_final and live and not live & set(words_of(chat.sources.users.text)):
         yield f"it reaches {min(live)}, which the user did not name"
-    if _SECRET.search(_texts(call)) and not _SECRET.search(said.sources.users.text):
+    if _SECRET.search(_texts(call)) and not _SECRET.search(chat.sources.users.text):
         yield "it reaches for a secret that the user did not name"
     again = any(
-        c.key == call.key and c.result and not is_failure(c.result) for c in said.view.earlier
+        c.key == call.key and c.result and not is_failure(c.result) for c in chat.view.earlier
     )
     if again and not effect.is_idempotent:
         yield "the same call has succeeded already, and nothing says that it can be repeated"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from calibrator.readers.calls.notes.said import SaidText, holds_token
+from calibrator.readers.calls.notes.chat_text import ChatText, holds_token
 from calibrator.readers.calls.reading.conversation import Call
 from calibrator.readers.calls.reading.sources import Record
 from calibrator.readers.calls.reading.values import (
@@ -74,14 +74,14 @@ _STAMP = re.compile(r"^\d{4}-\d{2}(?:-\d{2}.*)?$|^\d{1,2}:\d{2}$")
 MOST_RECORDS = 100
 
 
-def not_that_one(call: Call, said: SaidText) -> Iterator[tuple[str, str]]:
+def not_that_one(call: Call, chat: ChatText) -> Iterator[tuple[str, str]]:
     """Yield (path, the superlative's words) of arguments that name another record than it.
 
     For `book the cheapest room` it is the id of a room that is not the cheapest listed. Nothing
     if the user set another condition, if several fields could be meant, or if the chosen record
     has more of the user's words in it.
     """
-    request = said.view.request.lower()[-2_000:]
+    request = chat.view.request.lower()[-2_000:]
     wanted = list(_superlatives_in(request))
     if len(wanted) != 1 or _FILTERS.search(_UNTIL.sub(" ", _NO_FILTER.sub(" ", request))):
         return
@@ -92,7 +92,7 @@ def not_that_one(call: Call, said: SaidText) -> Iterator[tuple[str, str]]:
             or len(value.text) < 2
         ):
             continue
-        listed = _siblings(value, said)
+        listed = _siblings(value, chat)
         if len(listed) < 2:
             continue
         chosen = [r for r in listed if _has_value(r, value)]
@@ -146,12 +146,12 @@ def _superlatives_in(request: str) -> Iterator[tuple[str, bool, set[str]]]:
             yield f"{word} {field}", word in ("lowest", "fewest", "least"), {field, f"{field}s"}
 
 
-def _siblings(value: Value, said: SaidText) -> list[Record]:
+def _siblings(value: Value, chat: ChatText) -> list[Record]:
     """Return the records that are listed together with the one that has the value, itself included.
 
     [] if no record has it; at most 100.
     """
-    records = said.sources.records[-300:]
+    records = chat.sources.records[-300:]
     groups = [r.group for r in records if _has_value(r, value)]
     return [r for r in records if groups and r.group == groups[-1]][:MOST_RECORDS]
 
@@ -219,14 +219,14 @@ _PARTS = {
 }
 
 
-def better_named(call: Call, said: SaidText) -> Iterator[str]:
+def better_named(call: Call, chat: ChatText) -> Iterator[str]:
     """Yield the paths of arguments whose record fits the user's words less than another one.
 
     The other one of the same list has all of the user's words that this one has, and more, or
     alone has a time in the part of the day (or the month, or the initial) that the user named.
     Nothing if the user chose by an order or ruled something out.
     """
-    request = said.view.request.lower()[-2_000:]
+    request = chat.view.request.lower()[-2_000:]
     wanted = words_in(request)
     parts = [window for part, window in _PARTS.items() if re.search(rf"\b{part}\b", request)]
     months = set(_NAMED_MONTH.findall(request))
@@ -237,9 +237,9 @@ def better_named(call: Call, said: SaidText) -> Iterator[str]:
     for value in call.values[:20]:
         if value.kind not in ("id", "path", "mail", "number", "date") or len(value.text) < 2:
             continue
-        if holds_token(said.sources.users.text, value.text):
+        if holds_token(chat.sources.users.text, value.text):
             continue
-        listed = _siblings(value, said)
+        listed = _siblings(value, chat)
         chosen = [r for r in listed if _has_value(r, value)]
         if len(listed) < 2 or len(chosen) != 1:
             continue

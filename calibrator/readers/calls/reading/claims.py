@@ -147,10 +147,14 @@ def named_claims(used: ToolUse) -> dict[str, float]:
     """
     view = view_of(used)
     results = "\n".join(view.results).lower()
-    told = told_by(view.thought, results, _verbs(view))
+    statements = statements_of(view.thought, results, _verbs(view))
     known = _conversation_text(used, view)
     words = words_in(known)
-    return _deeds(told, view) | _manner(told, view, words) | _facts(told, view, known, words)
+    return (
+        _deeds(statements, view)
+        | _manner(statements, view, words)
+        | _facts(statements, view, known, words)
+    )
 
 
 def _verbs(view: View) -> set[str]:
@@ -162,7 +166,7 @@ def _verbs(view: View) -> set[str]:
     return found
 
 
-def told_by(reply: str, results: str, verbs: Set[str] = frozenset()) -> ReplyStatements:
+def statements_of(reply: str, results: str, verbs: Set[str] = frozenset()) -> ReplyStatements:
     """Return the statements of a reply: claims (`I have cancelled it`), refusals, promises ..
 
     `results`, in lower case, separate states from acts: `it is cancelled` is information if
@@ -170,45 +174,45 @@ def told_by(reply: str, results: str, verbs: Set[str] = frozenset()) -> ReplySta
     always do.
     """
     text = _QUOTED.sub(" ", reply.replace("\u2019", "'"))
-    told = ReplyStatements(text, set(), set(), 0, [], 0, 0)
+    statements = ReplyStatements(text, set(), set(), 0, [], 0, 0)
     for sentence in islice(_SENTENCE.split(text.lower()), MAX_SENTENCES):
-        told.promises += bool(_PROMISE.search(sentence)) and "?" not in sentence
-        told.asserted += bool(_THERE.search(sentence)) and "?" not in sentence
+        statements.promises += bool(_PROMISE.search(sentence)) and "?" not in sentence
+        statements.asserted += bool(_THERE.search(sentence)) and "?" not in sentence
         if _REFUSAL.search(sentence):
-            told.refusals.append(sentence)
+            statements.refusals.append(sentence)
         for part in re.split(r"\b(?:but|because|since|so that)\b|;|, so\b", sentence):
             if not _OPEN_ENDED.search(part):
-                _take_claims(told, part, results, verbs)
-    return told
+                _take_claims(statements, part, results, verbs)
+    return statements
 
 
-def _take_claims(told: ReplyStatements, part: str, results: str, verbs: Set[str]) -> None:
-    """Add the claims of one part of a reply to `told`: acts, and states as information.
+def _take_claims(statements: ReplyStatements, part: str, results: str, verbs: Set[str]) -> None:
+    """Add the claims of one part of a reply to `statements`: acts, and states as information.
 
     `I have booked it` is a claim (`book`); `it is booked` is information if `results` has the
     word, and a claim otherwise if it is an act. `verbs` are stems that count as acts.
     """
     for word in _FIRST.findall(part):
         if stem(word) not in _LOOKS | _OTHERS:
-            told.claims.add(stem(word))
-            told.first += 1
+            statements.claims.add(stem(word))
+            statements.first += 1
     standing = {*_STANDING.findall(part)}
     for word in {*_PASSIVE.findall(part)} | standing:
         if word in standing or re.search(rf"\b{re.escape(stem(word))}", results):
-            told.information.add(stem(word))
+            statements.information.add(stem(word))
         elif word in _STATES or (stem(word) not in _LOOKS and stem(word) in _ACTS | verbs):
-            told.claims.add(stem(word))
+            statements.claims.add(stem(word))
     if "already" not in part and (_DONE.search(part) or _NOW.search(part)):
-        told.claims.add("")
+        statements.claims.add("")
 
 
 # --- deeds --------------------------------------------------------------------------------------
 
 
-def _deeds(told: ReplyStatements, view: View) -> dict[str, float]:
+def _deeds(statements: ReplyStatements, view: View) -> dict[str, float]:
     """Return traits (name -> number) of claimed deeds beside the calls since the user's last turn.
 
-    `told` are the reply's statements. An example is `claimed_unacted`: 1.0 if a deed is claimed
+    `statements` are those of the reply. An example is `claimed_unacted`: 1.0 if a deed is claimed
     and no call has changed anything.
     """
     now = [c for c in view.earlier if c.turn == view.user_turns and c.name]
@@ -216,8 +220,8 @@ def _deeds(told: ReplyStatements, view: View) -> dict[str, float]:
     good = [c for c in acts if not is_failure(c.result)]
     before = [c for c in view.earlier if c.turn < view.user_turns and c.name]
     good_before = [c for c in before if is_act(c.name, view, c.result) and not is_failure(c.result)]
-    is_claimed = bool(told.claims)
-    fitting = _fit(told.claims, good, view)
+    is_claimed = bool(statements.claims)
+    fitting = _fit(statements.claims, good, view)
     offered = [t for t in view.tools.values() if is_act(t.name, view)]
     wanted = words_in(view.request)
     is_asked = any(set(map(stem, tool.verbs)) & wanted for tool in offered)
@@ -226,19 +230,23 @@ def _deeds(told: ReplyStatements, view: View) -> dict[str, float]:
         "claimed_unacted": float(is_claimed and not good and not good_before),
         "claimed_before_only": float(is_claimed and not good and bool(good_before)),
         "claimed_failed": float(is_claimed and bool(acts) and is_failure(acts[-1].result)),
-        "claimed_offered": float(is_claimed and not good and _fit(told.claims, offered, view) > 0),
+        "claimed_offered": float(
+            is_claimed and not good and _fit(statements.claims, offered, view) > 0
+        ),
         "claimed_asked": float(is_claimed and not good and is_asked),
         "claimed_misfit": float(is_claimed and bool(good)) * (1 - fitting),
         "claimed_acted": float(is_claimed and bool(good)),
-        "claims": float(len(told.claims)),
-        "first_unacted": float(told.first > 0 and not good),
+        "claims": float(len(statements.claims)),
+        "first_unacted": float(statements.first > 0 and not good),
         "acts_now": float(min(len(good), 3)),
         "acts_before": float(min(len(good_before), 3)),
         "looks_now": float(min(len(now) - len(acts), 3)),
-        "failure_untold": float(last_failed and not _TROUBLE.search(told.text.lower())),
+        "failure_untold": float(last_failed and not _TROUBLE.search(statements.text.lower())),
         "last_failed": float(last_failed),
-        "nothing_untold": float(bool(now) and found_nothing(now[-1].result) and not told.refusals),
-        "refused_acted": float(bool(told.refusals) and bool(good) and not is_claimed),
+        "nothing_untold": float(
+            bool(now) and found_nothing(now[-1].result) and not statements.refusals
+        ),
+        "refused_acted": float(bool(statements.refusals) and bool(good) and not is_claimed),
         "asked_act": float(is_asked),
     }
 
@@ -281,7 +289,7 @@ def _fit(claims: set[str], acts: Sequence[Any], view: View) -> float:
     return len(verbs & words) / len(verbs)
 
 
-def _manner(told: ReplyStatements, view: View, words: set[str]) -> dict[str, float]:
+def _manner(statements: ReplyStatements, view: View, words: set[str]) -> dict[str, float]:
     """Return traits (name -> number) of refusals, questions, promises and unfounded answers.
 
     `words` are the stems of the conversation's words. An example is `refusal_unlooked`: 1.0 if
@@ -289,25 +297,25 @@ def _manner(told: ReplyStatements, view: View, words: set[str]) -> dict[str, flo
     """
     has_looked = any(c.result for c in view.earlier)
     can_look = any(not is_act(name, view) for name in view.tools)
-    refusal = " ".join(told.refusals)
-    said = words_in(refusal)
+    refusal = " ".join(statements.refusals)
+    refusal_words = words_in(refusal)
     grounds = "\n".join([view.rules, *view.results]).lower()
     figures = {abs(n) for n in numbers_in(refusal)} - {abs(n) for n in numbers_in(grounds)}
-    is_asking = "?" in told.text
-    is_quiet = not (told.claims or told.refusals or told.promises or is_asking)
+    is_asking = "?" in statements.text
+    is_quiet = not (statements.claims or statements.refusals or statements.promises or is_asking)
     return {
-        "refuses": float(bool(told.refusals)),
-        "refusal_strange": len(said - words) / max(1, len(said)),
-        "refusal_unlooked": float(bool(told.refusals) and not has_looked),
+        "refuses": float(bool(statements.refusals)),
+        "refusal_strange": len(refusal_words - words) / max(1, len(refusal_words)),
+        "refusal_unlooked": float(bool(statements.refusals) and not has_looked),
         "refusal_figures": float(bool(figures) and has_looked),
-        "refusal_information": float(bool(told.refusals) and bool(told.information)),
+        "refusal_information": float(bool(statements.refusals) and bool(statements.information)),
         "asks": float(is_asking),
-        "promises": float(told.promises > 0 and not is_asking),
-        "asserted_unlooked": float(told.asserted > 0 and not has_looked and can_look),
+        "promises": float(statements.promises > 0 and not is_asking),
+        "asserted_unlooked": float(statements.asserted > 0 and not has_looked and can_look),
         "quiet": float(is_quiet),
         "looked": float(has_looked),
-        "as_call": float(bool(_AS_CALL.search(told.text))),
-        "length": float(np.log1p(len(told.text))),
+        "as_call": float(bool(_AS_CALL.search(statements.text))),
+        "length": float(np.log1p(len(statements.text))),
     }
 
 
@@ -330,13 +338,15 @@ def _conversation_text(used: ToolUse, view: View) -> str:
     return "\n".join(texts).lower()[:MAX_KNOWN]
 
 
-def _facts(told: ReplyStatements, view: View, known: str, words: set[str]) -> dict[str, float]:
+def _facts(
+    statements: ReplyStatements, view: View, known: str, words: set[str]
+) -> dict[str, float]:
     """Return traits (name -> number) of facts in the reply that the conversation does not have.
 
     These are numbers, days, times, names and codes. `known` is the conversation's text in lower
     case, `words` the stems of its words.
     """
-    text = _NUMBERED.sub("", told.text)
+    text = _NUMBERED.sub("", statements.text)
     lower = text.lower()
     latest = "\n".join([view.request, *view.results[-3:]]).lower()
     numbers = {abs(n) for n in numbers_in(without_days(lower))}
@@ -344,28 +354,28 @@ def _facts(told: ReplyStatements, view: View, known: str, words: set[str]) -> di
     days = dates_in(lower)
     known_days = dates_in(known)
     strange_days = [day for day in days if not holds_day(known_days, day)]
-    told_weekdays = weekdays_in(lower)
+    weekdays = weekdays_in(lower)
     known_weekdays = weekdays_in(known) | {
         found.weekday() for day in islice(known_days, 100) if (found := calendar_day(day))
     }
     names = {name.lower() for name in _NAME.findall(text)} - STOP
     codes = {code.lower() for code in _CODE.findall(text)}
     has_looked = float(any(call.result for call in view.earlier))
-    strange = len(told_weekdays - known_weekdays) + len(strange_days)
+    strange = len(weekdays - known_weekdays) + len(strange_days)
     strange += len(times_in(lower) - times_in(known))
-    said = words_in(lower)
+    reply_words = words_in(lower)
     return {
         "numbers": float(min(len(numbers), 10)),
         "number_unfound": float(bool(unfound)),
         "numbers_unfound": len(unfound) / max(1, len(numbers)),
         "number_unfound_looked": float(bool(unfound)) * has_looked,
         "day_unfound": float(strange > 0),
-        "days": float(min(len(days) + len(told_weekdays), 5)),
+        "days": float(min(len(days) + len(weekdays), 5)),
         "name_unfound": sum(name not in known for name in names) / max(1, len(names)),
         "code_unfound": float(any(code not in known for code in codes)),
         "misplaced": _misplaced_figures(numbers, days, lower, view),
-        "words_unfound": len(said - words) / max(1, len(said)),
-        "states_unfound": float(bool(told.information - words - STOP)),
+        "words_unfound": len(reply_words - words) / max(1, len(reply_words)),
+        "states_unfound": float(bool(statements.information - words - STOP)),
     }
 
 
@@ -388,9 +398,9 @@ def _unfounded_numbers(numbers: set[float], known: str, latest: str) -> set[floa
 
 
 def _misplaced_figures(numbers: set[float], days: set[Any], reply: str, view: View) -> float:
-    """Return 1.0 if figures of the reply are only in records other than the meant ones.
+    """Return 1.0 if figures of the reply are only in records other than the closest ones.
 
-    Else 0.0, as with fewer than two records. The meant records share the most words with the
+    Else 0.0, as with fewer than two records. The closest records share the most words with the
     reply and the user's last turn.
     """
     records = records_of(view.results[-4:])[-60:]
@@ -406,12 +416,12 @@ def _misplaced_figures(numbers: set[float], days: set[Any], reply: str, view: Vi
     best = max(scores)
     if best < 0.5:
         return 0.0
-    meant = [r for r, score in zip(records, scores, strict=True) if score >= best * 0.8]
-    own = "\n".join(record.text for record in meant)
+    closest = [r for r, score in zip(records, scores, strict=True) if score >= best * 0.8]
+    own = "\n".join(record.text for record in closest)
     own_numbers, own_days = {abs(n) for n in numbers_in(own)}, dates_in(own)
-    rest = "\n".join(record.text for record in records if record not in meant)
-    asked = {abs(n) for n in numbers_in(view.request.lower())}
-    stray = (numbers - own_numbers - asked) & {abs(n) for n in numbers_in(rest)}
+    rest = "\n".join(record.text for record in records if record not in closest)
+    request_numbers = {abs(n) for n in numbers_in(view.request.lower())}
+    stray = (numbers - own_numbers - request_numbers) & {abs(n) for n in numbers_in(rest)}
     stray_days = [
         d for d in days
         if not holds_day(own_days | dates_in(view.request.lower()), d)

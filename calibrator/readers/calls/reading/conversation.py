@@ -60,16 +60,16 @@ class Call:
     key: str = ""  # equal for equal calls
     turn: int = 0  # number of the user's turn that it follows
     result: str = ""
-    given: Any = None  # the raw arguments, until they are decoded
+    raw_arguments: Any = None  # until they are decoded
 
     def decode(self) -> None:
         """Decode the raw arguments into `arguments` and `key`, and clear them.
 
         `is_readable` becomes False if they are no JSON object.
         """
-        self.arguments, self.is_readable = _decode_arguments(self.given)
+        self.arguments, self.is_readable = _decode_arguments(self.raw_arguments)
         self.key = f"{self.name}({_key(self.arguments)})" if self.name else ""
-        self.given = None
+        self.raw_arguments = None
 
 
 @dataclass(slots=True)
@@ -85,7 +85,7 @@ class View:
     whole_turns: list[str] = field(default_factory=list)  # also with text that may be planted
     is_answer: list[bool] = field(default_factory=list)  # whether each turn answers a question
     thought: str = ""
-    said: str = ""  # text of the assistant just before the user's last turn
+    previous_reply: str = ""  # text of the assistant just before the user's last turn
     calls: list[Call] = field(default_factory=list)
     earlier: list[Call] = field(default_factory=list)
     results: list[str] = field(default_factory=list)
@@ -133,7 +133,7 @@ def view_of(used: ToolUse) -> View:
 
 SEGMENT = re.compile(r"[^\n()]*?(?:\n|[.!?](?=\s)|[()]|$)")
 _LETTERS = re.compile(r"[^\W\d_]{2,}")
-MAX_SOUGHT = 20  # values of a call that are searched for in bare segments
+MAX_VALUES = 20  # values of a call that are searched for in bare segments
 PLANTED_VALUES = 2  # least number of the call's values in a planted segment
 PLANTED_WORDS = 2  # most other words in a planted segment
 
@@ -144,34 +144,34 @@ def _drop_plants(view: View) -> None:
     The view is changed in place. An answer to a question may be bare, and a text is never
     emptied. Nothing is removed if the calls have fewer than two values.
     """
-    sought = list(dict.fromkeys(v.text[:60] for c in view.calls for v in c.values if v.text[1:]))
-    if len(sought) < PLANTED_VALUES:
+    values = list(dict.fromkeys(v.text[:60] for c in view.calls for v in c.values if v.text[1:]))
+    if len(values) < PLANTED_VALUES:
         return
     own = {w for c in view.calls for v in c.values for w in _LETTERS.findall(v.text[:300])}
-    if "?" not in view.said:
+    if "?" not in view.previous_reply:
         view.turns = [
-            _drop_planted(turn, SEGMENT.findall(turn), sought[:MAX_SOUGHT], own)
+            _drop_planted(turn, SEGMENT.findall(turn), values[:MAX_VALUES], own)
             for turn in view.turns
         ]
     view.results = [
-        _drop_planted(result, result.splitlines(keepends=True), sought[:MAX_SOUGHT], own)
+        _drop_planted(result, result.splitlines(keepends=True), values[:MAX_VALUES], own)
         for result in view.results
     ]
 
 
-def _drop_planted(text: str, segments: Sequence[str], sought: Sequence[str], own: set[str]) -> str:
+def _drop_planted(text: str, segments: Sequence[str], values: Sequence[str], own: set[str]) -> str:
     """Return a text without its planted segments; unchanged if at most three words are left.
 
-    `segments` are the parts of the text, `sought` the calls' values, `own` the words in them.
+    `segments` are the parts of the text, `values` the calls' values, `own` the words in them.
     """
-    left = [each for each in segments if not _is_planted(each.lower(), sought, own)]
+    left = [each for each in segments if not _is_planted(each.lower(), values, own)]
     rest = "".join(left)
     return rest if len(left) < len(segments) and len(_LETTERS.findall(rest)) > 3 else text
 
 
-def _is_planted(segment: str, sought: Sequence[str], own: set[str]) -> bool:
+def _is_planted(segment: str, values: Sequence[str], own: set[str]) -> bool:
     """Return whether a segment has two of the values and at most two words beside them."""
-    if sum(value in segment for value in sought) < PLANTED_VALUES:
+    if sum(value in segment for value in values) < PLANTED_VALUES:
         return False
     return sum(word not in own for word in _LETTERS.findall(segment)) <= PLANTED_WORDS
 
@@ -200,29 +200,29 @@ def calls_in(message: Json, most: int = 500) -> list[Call]:
     return found
 
 
-def _call(held: Json) -> Call:
+def _call(fields: Json) -> Call:
     """Return the call of one `{"name": .., "arguments": ..}`; the name is "" if it is no text."""
-    name = held.get("name")
-    given = held.get("arguments", held.get("input"))
-    return Call(name[:MAX_NAME] if isinstance(name, str) else "", {}, given=given)
+    name = fields.get("name")
+    arguments = fields.get("arguments", fields.get("input"))
+    return Call(name[:MAX_NAME] if isinstance(name, str) else "", {}, raw_arguments=arguments)
 
 
-def _decode_arguments(given: Any) -> tuple[Json, bool]:
+def _decode_arguments(arguments: Any) -> tuple[Json, bool]:
     """Return (arguments, whether they are a readable JSON object).
 
     Unreadable arguments become one argument with the name "". None and "" are readable and
     empty.
     """
-    if isinstance(given, Mapping):
-        return given, True
-    if not isinstance(given, str) or not given.strip():
-        return {}, given in (None, "")
-    if len(given) > MAX_ARGUMENTS:
-        return {"": given[:MAX_ARGUMENTS]}, False
+    if isinstance(arguments, Mapping):
+        return arguments, True
+    if not isinstance(arguments, str) or not arguments.strip():
+        return {}, arguments in (None, "")
+    if len(arguments) > MAX_ARGUMENTS:
+        return {"": arguments[:MAX_ARGUMENTS]}, False
     try:
-        decoded = json.loads(given)
+        decoded = json.loads(arguments)
     except (ValueError, RecursionError):
-        return {"": given}, False
+        return {"": arguments}, False
     return (decoded, True) if isinstance(decoded, Mapping) else ({"": decoded}, False)
 
 
@@ -313,7 +313,7 @@ def _read_messages(view: View, messages: Sequence[Any]) -> None:
         listed, view.is_cut = [*listed[:4], *listed[4 - MAX_MESSAGES :]], True
     rules: list[str] = []
     waiting: dict[Any, Call] = {}
-    last_said = ""
+    last_reply = ""
     for message in listed:
         if not isinstance(message, Mapping):
             continue
@@ -322,14 +322,14 @@ def _read_messages(view: View, messages: Sequence[Any]) -> None:
             rules.append(_text(message.get("content"), MAX_RULES))
         elif role == "user":
             view.turns.append(_text(message.get("content"), MAX_TURN))
-            view.is_answer.append("?" in last_said)
+            view.is_answer.append("?" in last_reply)
             view.user_turns += 1
-            view.steps, view.said = 0, last_said
+            view.steps, view.previous_reply = 0, last_reply
         elif role in ("tool", "function"):
             _take_result(view, message, waiting)
         else:
             view.steps += 1
-            last_said = _text(message.get("content"), 1_000)
+            last_reply = _text(message.get("content"), 1_000)
             waiting = _take_calls(view, message)
     view.rules = _text("\n".join(rules), MAX_RULES)
     view.turns, view.is_answer = view.turns[-MAX_TURNS:], view.is_answer[-MAX_TURNS:]
@@ -345,8 +345,8 @@ def _take_calls(view: View, message: Json) -> dict[Any, Call]:
     for number, call in enumerate(calls_in(message, MAX_AT_ONCE)):
         call.turn = view.user_turns
         view.earlier.append(call)
-        given = ids[number] if isinstance(ids, list) and number < len(ids) else None
-        key = given.get("id") if isinstance(given, Mapping) else None
+        raw_call = ids[number] if isinstance(ids, list) and number < len(ids) else None
+        key = raw_call.get("id") if isinstance(raw_call, Mapping) else None
         waiting[key if isinstance(key, str) else number] = call
     del view.earlier[:-MAX_EARLIER]
     return waiting
@@ -374,15 +374,17 @@ def _chosen_results(view: View) -> list[str]:
 
     Results with a value of the call are chosen first, then the latest.
     """
-    told = [call.result for call in view.earlier]
-    sought = [v.text for c in view.calls for v in c.values if len(v.text) > 2][:40]
-    lower = [text.lower() for text in told]
-    order = sorted(range(len(told)), key=lambda at: (not any(s in lower[at] for s in sought), -at))
+    results = [call.result for call in view.earlier]
+    values = [v.text for c in view.calls for v in c.values if len(v.text) > 2][:40]
+    lower = [text.lower() for text in results]
+    order = sorted(
+        range(len(results)), key=lambda at: (not any(s in lower[at] for s in values), -at)
+    )
     chosen, size = [], 0
     for at in order:
-        if told[at] and size + len(told[at]) <= MAX_RESULTS + MAX_RESULT:
+        if results[at] and size + len(results[at]) <= MAX_RESULTS + MAX_RESULT:
             chosen.append(at)
-            size += len(told[at])
+            size += len(results[at])
         if size > MAX_RESULTS:
             break
-    return [told[at] for at in sorted(chosen)]
+    return [results[at] for at in sorted(chosen)]

@@ -25,7 +25,7 @@ from calibrator.readers.calls.reading.values import (
     words_in,
 )
 
-SOUGHT = ("number", "mail", "date", "id", "path", "name")  # kinds that need a source
+SOURCED_KINDS = ("number", "mail", "date", "id", "path", "name")  # kinds that need a source
 
 _PLACEHOLDER = re.compile(
     r"example\.(?:com|org|net)|(?:john|jane)[ ._-]?(?:doe|smith)|\byour[ _-]|^<.*>$|\{\{|\bn/?a\b"
@@ -56,8 +56,8 @@ def _part_wrong(call: Call, sources: Sources) -> float:
     """
     text = sources.request.text
     shares = {share for word, some in _PARTS.items() if word in text for share in some}
-    for told in _PERCENT.findall(text):
-        shares |= {int(told) / 100, 1 - int(told) / 100, 1 + int(told) / 100}
+    for percent in _PERCENT.findall(text):
+        shares |= {int(percent) / 100, 1 - int(percent) / 100, 1 + int(percent) / 100}
     numbers = [v.number for v in call.values if v.kind == "number" and v.number is not None]
     if not shares or not numbers:
         return 0.0
@@ -88,23 +88,24 @@ def grounding_traits(
     longer texts.
     """
     found: dict[str, float] = {}
-    values = [value for value in call.values if value.kind in SOUGHT]
+    values = [value for value in call.values if value.kind in SOURCED_KINDS]
     known = {id(v): sources.holds(v) for v in values}
-    for kind in SOUGHT:
+    for kind in SOURCED_KINDS:
         own = [v for v in values if v.kind == kind]
         lost = [v for v in own if not known[id(v)]]
         found[f"{kind}_unfound"] = _share(lost, own)
-        asked = [v for v in own if not sources.request.holds(v)]
-        found[f"{kind}_not_asked"] = _share(asked, own)
+        not_in_request = [v for v in own if not sources.request.holds(v)]
+        found[f"{kind}_not_asked"] = _share(not_in_request, own)
     lost = [v for v in values if not known[id(v)]]
     found["unfound"] = float(len(lost))
     found["unfound_share"] = _share(lost, values)
-    told = [v for v in values if sources.users.holds(v)]
+    from_users = [v for v in values if sources.users.holds(v)]
     results = [v for v in values if sources.results.holds(v)]
-    found["told_share"] = _share(told, values)
+    found["told_share"] = _share(from_users, values)
     found["results_share"] = _share(results, values)
     found["rules_only"] = _share(
-        [v for v in values if sources.rules.holds(v) and v not in told and v not in results], values
+        [v for v in values if sources.rules.holds(v) and v not in from_users and v not in results],
+        values,
     )
     found["own_only"] = _share([v for v in lost if v.text in sources.own], values)
     found["placeholder"] = float(any(is_placeholder(v) for v in values))
@@ -139,13 +140,13 @@ def _texts(call: Call, sources: Sources) -> dict[str, float]:
     """
     texts = [v for v in call.values if v.kind == "text"]
     words = words_in(" ".join(v.text for v in texts)[:4_000])
-    heard = sources.users.words | sources.results.words
+    known_words = sources.users.words | sources.results.words
     numbers = numbers_in(" ".join(v.text for v in texts)[:4_000])
     known = sources.users.numbers | sources.results.numbers | sources.rules.numbers
     dangers = set(_DANGER.findall(" ".join(v.text for v in texts)[:4_000]))
     return {
         "danger": float(bool(dangers - set(_DANGER.findall(sources.users.text)))),
-        "text_strange": len(words - heard) / len(words) if words else 0.0,
+        "text_strange": len(words - known_words) / len(words) if words else 0.0,
         "text_not_asked": 1 - sources.request.share(words) if words else 0.0,
         "text_number_unfound": float(bool(numbers - known)),
     }
@@ -203,11 +204,11 @@ class ChoiceWords:
     @classmethod
     def from_view(cls, view: View) -> ChoiceWords:
         """Collect the words and numbers of the request and the three turns before it."""
-        asked = view.request.lower()
+        request = view.request.lower()
         before = " ".join(view.turns[-4:-1]).lower()
-        words = dict.fromkeys(words_in(before), 0.3) | dict.fromkeys(words_in(asked), 1.0)
-        numbers = dict.fromkeys(numbers_in(before), 0.3) | dict.fromkeys(numbers_in(asked), 1.0)
-        raw = set(re.findall(r"[a-z]+", asked))
+        words = dict.fromkeys(words_in(before), 0.3) | dict.fromkeys(words_in(request), 1.0)
+        numbers = dict.fromkeys(numbers_in(before), 0.3) | dict.fromkeys(numbers_in(request), 1.0)
+        raw = set(re.findall(r"[a-z]+", request))
         starts = {word[:6] for word in raw} | raw
         return cls(
             words,

@@ -101,7 +101,7 @@ def _is_alone(text: str, at: int, end: int) -> bool:
 
 # --- the conversation without planted values ----------------------------------------------------
 
-MAX_SOUGHT = 40  # values of a reply's calls that are searched for
+MAX_VALUES = 40  # values of a reply's calls that are searched for
 MAX_VALUE = 60  # characters of each value
 DOUBTED_WORDS = 3  # most other words beside a value that say nothing about it
 BRIEF_WORDS = 12  # most words of a brief answer
@@ -165,7 +165,7 @@ class Values:
         Flags and empty values do not count.
         """
         values = [v for c in view.calls for v in c.values if v.kind not in ("flag", "empty")]
-        values = values[:MAX_SOUGHT]
+        values = values[:MAX_VALUES]
         texts = {v.text[:MAX_VALUE] for v in values}
         texts |= {f"{v.number:g}" for v in values if v.kind == "number" and v.number is not None}
         names = {word for v in values for word in name_words(v.path)}
@@ -235,8 +235,8 @@ class Values:
         near = [each for each in self.texts if each in text]
         is_held = any(re.search(rf"(?<!\w){re.escape(each)}(?!\w)", text) for each in near)
         if not is_held and self.days:
-            told = dates_in(text)
-            is_held = any(holds_day(told, day) for day in self.days)
+            text_days = dates_in(text)
+            is_held = any(holds_day(text_days, day) for day in self.days)
         return len(others) if is_held else DOUBTED_WORDS + 1
 
 

@@ -88,8 +88,8 @@ def request_traits(call: Call, tool: Tool | None, view: View, sources: Sources) 
     others = [t for t in view.tools.values() if t.name != call.name]
     fits = [_overlap(t.words, request) for t in others]
     rarely = _rare_fits(view, request, call.name)
-    asked = _WORD.findall(request.text[-1_500:])
-    wanted, does = verb_classes(asked[:120]), verb_classes(_verbs(call.name))
+    request_words = _WORD.findall(request.text[-1_500:])
+    wanted, does = verb_classes(request_words[:120]), verb_classes(_verbs(call.name))
     return {
         "tool_overlap": own,
         "tool_gap": max(fits, default=0.0) - own,
@@ -104,7 +104,7 @@ def request_traits(call: Call, tool: Tool | None, view: View, sources: Sources) 
             not is_read(call.name) and bool(_QUESTION.match(view.request.strip().lower()))
         ),
         "read_for_order": float(is_read(call.name) and not wanted & {"look"}),
-        "values_asked": _values_asked(call.values, request),
+        "values_asked": _requested_share(call.values, request),
     }
 
 
@@ -173,20 +173,20 @@ def contrary_traits(call: Call, view: View, sources: Sources) -> dict[str, float
     another argument's name, a command or query without a bound, a folder above the named paths.
     `contraries` is the sum of those that are rare alone.
     """
-    asked = view.request.lower()[-2_000:]
-    said_words = set(_WORD.findall(asked))
+    request = view.request.lower()[-2_000:]
+    request_words = set(_WORD.findall(request))
     own = {w for v in call.values[:40] if v.kind != "text" for w in _WORD.findall(v.text[:200])}
     texts = [v.text for v in call.values[:40] if v.kind in ("text", "name", "path")]
     line = "\n".join(texts)[:4_000]
     found = {
-        "contrary_value": float(_has_contrary(own, said_words)),
-        "contrary_tool": float(_has_contrary(set(name_words(call.name)), said_words)),
-        "measure_wrong": _measure_wrong(call, asked),
+        "contrary_value": float(_has_contrary(own, request_words)),
+        "contrary_tool": float(_has_contrary(set(name_words(call.name)), request_words)),
+        "measure_wrong": _measure_wrong(call, request),
         "crossed": float(_is_crossed(call, view, sources)),
-        **_command_traits(line, asked, said_words),
+        **_command_traits(line, request, request_words),
     }
-    above = any(_is_above(v, sources, asked) for v in call.values[:40])
-    changing = bool(_CHANGING.search(line)) and bool(_LOOKING.match(asked))
+    above = any(_is_above(v, sources, request) for v in call.values[:40])
+    changing = bool(_CHANGING.search(line)) and bool(_LOOKING.match(request))
     return {
         **found,
         "contraries": sum(found.values()),  # each alone is rare
@@ -195,13 +195,13 @@ def contrary_traits(call: Call, view: View, sources: Sources) -> dict[str, float
     }
 
 
-def _command_traits(line: str, asked: str, words: set[str]) -> dict[str, float]:
+def _command_traits(line: str, request: str, words: set[str]) -> dict[str, float]:
     """Return the traits of commands and queries in the call's texts, each 0.0 or 1.0.
 
-    `line` is the texts, `asked` the request in lower case and `words` its words. An example is
+    `line` is the texts, `request` the request in lower case and `words` its words. An example is
     `delete from t` without a condition.
     """
-    is_high, is_low = bool(_HIGHEST.search(asked)), bool(_LOWEST.search(asked))
+    is_high, is_low = bool(_HIGHEST.search(request)), bool(_LOWEST.search(request))
     has_order = "order by" in line
     is_down = has_order and " desc" in line
     turned = has_order and ((is_high and not is_low and not is_down)
@@ -218,48 +218,48 @@ def _command_traits(line: str, asked: str, words: set[str]) -> dict[str, float]:
         "order_turned": float(turned),
         "aggregate_other": float(bool(named and fitting) and not {*named} & {*fitting}),
         "unfiltered": float("select" in line and " where " not in line
-                            and any(ch.isdigit() for ch in asked) and "limit" not in line),
+                            and any(ch.isdigit() for ch in request) and "limit" not in line),
     }  # fmt: skip
 
 
-def _has_contrary(own: set[str], said: set[str]) -> bool:
+def _has_contrary(own: set[str], request_words: set[str]) -> bool:
     """Return whether a word of the call has its opposite (`public`, `private`) in the request.
 
     False for words that the request has too.
     """
-    return any(ANTONYMS[w] & said and w not in said for w in own if w in ANTONYMS)
+    return any(ANTONYMS[w] & request_words and w not in request_words for w in own if w in ANTONYMS)
 
 
-def _measure_wrong(call: Call, asked: str) -> float:
+def _measure_wrong(call: Call, request: str) -> float:
     """Return 1.0 if a number differs from the request's number in the argument's unit, else 0.0.
 
     `minutes=30` for `2 hours` is such a one.
     """
-    told: dict[str, set[float]] = {}
-    minutes = {float(_SPANS[span]) for span in _SPAN.findall(asked)}
-    for number, unit in _MEASURE.findall(asked)[:40]:
+    measures: dict[str, set[float]] = {}
+    minutes = {float(_SPANS[span]) for span in _SPAN.findall(request)}
+    for number, unit in _MEASURE.findall(request)[:40]:
         root = stem(unit)
-        told.setdefault(root, set()).add(float(number))
+        measures.setdefault(root, set()).add(float(number))
         if root in _MINUTES:
             minutes.add(float(number) * _MINUTES[root])
     for value in call.values[:40]:
         if value.kind != "number" or value.number is None:
             continue
         for root in {stem(word) for word in name_words(value.path.rpartition(" ")[2])}:
-            if root in told and value.number not in told[root]:
+            if root in measures and value.number not in measures[root]:
                 return 1.0
             if root in _MINUTES and minutes and value.number * _MINUTES[root] not in minutes:
                 return 1.0
     return 0.0
 
 
-def _is_above(value: Value, sources: Sources, asked: str) -> bool:
+def _is_above(value: Value, sources: Sources, request: str) -> bool:
     """Return whether a value is the folder of paths that were named or listed: `/a` for `/a/b`."""
     text = value.text.rstrip("/")
     if len(text) < 2 or " " in text or value.kind not in ("path", "name", "id"):
         return False
     below = f"{text}/"
-    return below in asked or below in sources.results.text
+    return below in request or below in sources.results.text
 
 
 def _is_crossed(call: Call, view: View, sources: Sources) -> bool:
@@ -337,10 +337,10 @@ def _another_agrees(others: Sequence[Tool], wanted: set[str], words: set[str]) -
     )
 
 
-def _values_asked(values: Sequence[Value], request: Source) -> float:
+def _requested_share(values: Sequence[Value], request: Source) -> float:
     """Return the share of values that the request has; 0.0 without values."""
-    sought = [v for v in values if v.kind not in ("flag", "empty")]
-    return sum(request.holds(v) for v in sought) / len(sought) if sought else 0.0
+    compared = [v for v in values if v.kind not in ("flag", "empty")]
+    return sum(request.holds(v) for v in compared) / len(compared) if compared else 0.0
 
 
 # --- numbers, dates, thoughts -------------------------------------------------------------------
@@ -353,12 +353,12 @@ def date_traits(call: Call, sources: Sources) -> dict[str, float]:
     """
     dated = [v for v in call.values if v.days]
     days = [day for v in dated for d in v.days if (day := calendar_day(d)) is not None]
-    asked = sources.request.text
-    weekdays = weekdays_in(asked)
+    text = sources.request.text
+    weekdays = weekdays_in(text)
     is_named = bool(sources.request.days)
     starts, ends = _range_ends(call, ("start", "from", "min", "after", "begin", "since", "checkin"))
     times = [t for v in call.values for t in v.times]
-    told = sources.request.times
+    request_times = sources.request.times
     today = sources.today
     on_weekday = any(d.weekday() in weekdays for d in days)
     return {
@@ -380,9 +380,9 @@ def date_traits(call: Call, sources: Sources) -> dict[str, float]:
         "year_off": float(bool(today and days and any(abs(d.year - today.year) > 1 for d in days))),
         "date_unreal": float(any(calendar_day(d) is None and d[0] for v in dated for d in v.days)),
         "order_wrong": float(bool(starts and ends and min(starts) > max(ends))),
-        "time_wrong": float(bool(told and times and not set(times) & told)),
-        "time_right": float(bool(told and set(times) & told)),
-        "time_invented": float(bool(set(times) - {0}) and not told and not (
+        "time_wrong": float(bool(request_times and times and not set(times) & request_times)),
+        "time_right": float(bool(request_times and set(times) & request_times)),
+        "time_invented": float(bool(set(times) - {0}) and not request_times and not (
             set(times) & (sources.users.times | sources.results.times))),
     }  # fmt: skip
 
@@ -410,16 +410,16 @@ def leftover_traits(view: View, sources: Sources) -> dict[str, float]:
     These are numbers above 2, mail addresses and quotations of the request; earlier calls count
     as calls.
     """
-    made = [v for c in view.calls for v in c.values]
+    values = [v for c in view.calls for v in c.values]
     earlier = sources.own
-    asked = {n for n in sources.request.numbers if abs(n) > 2}
-    used = {v.number for v in made if v.number is not None}
-    used |= {float(p) for v in made for d in v.days for p in d}
-    used |= {float(t // 60) for v in made for t in v.times} | {
-        float(t // 60 % 12) for v in made for t in v.times
+    request_numbers = {n for n in sources.request.numbers if abs(n) > 2}
+    used = {v.number for v in values if v.number is not None}
+    used |= {float(p) for v in values for d in v.days for p in d}
+    used |= {float(t // 60) for v in values for t in v.times} | {
+        float(t // 60 % 12) for v in values for t in v.times
     }
-    text = " ".join(v.text for v in made)[:20_000]
-    left = {n for n in asked - used if f"{n:g}" not in text and f"{n:g}" not in earlier}
+    text = " ".join(v.text for v in values)[:20_000]
+    left = {n for n in request_numbers - used if f"{n:g}" not in text and f"{n:g}" not in earlier}
     mails = set(_MAIL.findall(sources.request.text))
     quoted = re.findall(
         "[\"'\u201c\u2018]([^\"'\u201c\u201d\u2018\u2019]{3,80})[\"'\u201d\u2019]",
@@ -428,7 +428,7 @@ def leftover_traits(view: View, sources: Sources) -> dict[str, float]:
     all_text = text + earlier
     return {
         "numbers_left": min(5.0, len(left)),
-        "numbers_left_share": len(left) / len(asked) if asked else 0.0,
+        "numbers_left_share": len(left) / len(request_numbers) if request_numbers else 0.0,
         "mails_left": float(any(m not in all_text for m in mails)),
         "quotes_left": sum(q.lower() not in all_text for q in quoted[:10])
         / max(1, len(quoted[:10])),
@@ -447,7 +447,7 @@ def turn_traits(view: View, sources: Sources) -> dict[str, float]:
     return {
         "is_yes": float(bool(_YES.match(request)) and len(request) < 200),
         "is_no": float(bool(_NO.match(request))),
-        "asked_first": float("?" in view.said),
+        "asked_first": float("?" in view.previous_reply),
         "dont": float(bool(_DONT.search(sources.request.text))),
         "condition": float(bool(_CONDITION.search(sources.request.text))),
         "question": float(request.endswith("?")),

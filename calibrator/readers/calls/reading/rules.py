@@ -96,9 +96,11 @@ def rule_traits(
     own = words_in(" ".join(name_words(call.name)))
     topic = own | words_in(" ".join(v.path.replace("_", " ") for v in call.values))
     near = [s for s in sentences if s.words & own]
-    records = _records_meant(call, sources)
-    held = words_in(" ".join(_states(r) for r in records))
-    said = held | words_in(" ".join(v.text for v in call.values if v.kind in ("name", "choice")))
+    records = _records_of_call(call, sources)
+    record_words = words_in(" ".join(_states(r) for r in records))
+    words = record_words | words_in(
+        " ".join(v.text for v in call.values if v.kind in ("name", "choice"))
+    )
     forbidding = [s for s in near if _FORBIDS.search(s.text)]
     confirming = [s for s in sentences if _CONFIRM.search(s.text)]
     is_write = not is_read(call.name)
@@ -108,7 +110,7 @@ def rule_traits(
         "limit_near": float(any(s.numbers and (s.words & topic) for s in sentences)),
         "time_outside": float(_outside_hours(call, sentences)),
         "too_late": float(_is_too_late(records, near, sources.today)),
-        "forbidden_words": max((len(s.words & said) / 3 for s in forbidding), default=0.0),
+        "forbidden_words": max((len(s.words & words) / 3 for s in forbidding), default=0.0),
         **_state_traits(records, near, sources, own),
         "forbidden_tool": max((_prohibition_share(s, call) for s in near), default=0.0),
         "forbidden_near": min(1.0, len(forbidding) / 3),
@@ -126,15 +128,15 @@ def rule_traits(
     }
 
 
-def _records_meant(call: Call, sources: Sources) -> list[Record]:
+def _records_of_call(call: Call, sources: Sources) -> list[Record]:
     """Return the records that have an id, name, address or path of the call in their text.
 
     For each of the first eight values of three characters or more, the two shortest records are
     returned; [] without any.
     """
-    sought = [v.text for v in call.values if v.kind in ("id", "mail", "path", "name")]
+    texts = [v.text for v in call.values if v.kind in ("id", "mail", "path", "name")]
     found: list[Record] = []
-    for text in sought[:8]:
+    for text in texts[:8]:
         held = [r for r in sources.records if len(text) > 2 and text in r.text]
         found += sorted(held, key=lambda r: len(r.text))[:2]
     return found
@@ -196,10 +198,10 @@ def _state_traits(
     fields = {
         t for r in sources.records[-80:] for k in list(r.fields)[:30] for t in name_words(str(k))
     }
-    said = _tokens(sources.users.text)
+    user_words = _tokens(sources.users.text)
     listed = unlisted = excluded = False
     for sentence in near:
-        words = {t for t in _tokens(sentence.text) if stem(t) not in own} - said - _FILLERS
+        words = {t for t in _tokens(sentence.text) if stem(t) not in own} - user_words - _FILLERS
         states = words - fields
         hit = states & held
         if _ONLY.search(sentence.text):
@@ -278,8 +280,8 @@ def _is_too_late(records: Sequence[Record], near: Sequence[Sentence], today: dat
     gone = [
         (today - day).days
         for r in records
-        for told in dates_in(r.text)
-        if (day := calendar_day(told)) is not None and day <= today
+        for written_day in dates_in(r.text)
+        if (day := calendar_day(written_day)) is not None and day <= today
     ]
     allowed = [
         float(count) * _UNIT_DAYS[unit.rstrip("s")]
@@ -319,15 +321,15 @@ def _above_found(call: Call, view: View) -> bool:
     for earlier in view.earlier[-8:]:
         if len(earlier.result) > 300 or earlier.result.lstrip()[:1] == "[":  # a list of records
             continue
-        for name, told in _TOLD.findall(earlier.result):
-            limit = number_of(told)
+        for name, figure in _FIGURE.findall(earlier.result):
+            limit = number_of(figure)
             words = {stem(w) for w in name_words(name)}
             if limit is not None and words & _CEILING and max(numbers) > limit:
                 return True
     return False
 
 
-_TOLD = re.compile(r"([A-Za-z_][\w ]{1,40})[\"']?\s*(?::|=|is)\s*[\"']?([$€£]?\d[\d,.]*\d|\d)")
+_FIGURE = re.compile(r"([A-Za-z_][\w ]{1,40})[\"']?\s*(?::|=|is)\s*[\"']?([$€£]?\d[\d,.]*\d|\d)")
 
 
 def _clashes(call: Call, sources: Sources, own: Sequence[Record]) -> bool:

@@ -118,14 +118,14 @@ class Sources:
         if value.kind != "date" or not value.days:
             return False
         days = [calendar_day(day) for day in value.days]
-        known = all(d in self.relative or (d and self._is_told(d)) for d in days)
+        known = all(d in self.relative or (d and self._is_named(d)) for d in days)
         times = self.users.times | self.results.times | self.rules.times
         return known and all(t in times or t == 0 for t in value.times)
 
-    def _is_told(self, day: date) -> bool:
+    def _is_named(self, day: date) -> bool:
         """Return whether user, results or rules name a day."""
-        told = (day.year, day.month, day.day)
-        return any(holds_day(s.days, told) for s in (self.users, self.results, self.rules))
+        numbers = (day.year, day.month, day.day)
+        return any(holds_day(s.days, numbers) for s in (self.users, self.results, self.rules))
 
     def is_computed(self, number: float) -> bool:
         """Return whether a number is a sum, difference, product or quotient of two terms.

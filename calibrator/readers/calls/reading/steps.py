@@ -104,8 +104,8 @@ def _share_of_nothing(calls: Sequence[Call]) -> float:
 
 def _alikeness(call: Call, other: Call) -> float:
     """Return the share of arguments, 0 to 1, that two calls of a tool have in common."""
-    mine, its = set(call.key.split(";")), set(other.key.split(";"))
-    return len(mine & its) / max(1, len(mine | its))
+    own, others = set(call.key.split(";")), set(other.key.split(";"))
+    return len(own & others) / max(1, len(own | others))
 
 
 # --- the schema ---------------------------------------------------------------------------------
@@ -124,18 +124,20 @@ def schema_of(call: Call, tool: Tool | None, view: View) -> dict[str, float]:
     """
     if tool is None:
         return {**dict.fromkeys(_SCHEMA, 0.0), "unknown_tool": float(bool(view.tools))}
-    given, known, required = call.arguments, tool.properties, tool.required
-    typed = [(p, given[n]) for n, p in known.items() if n in given and isinstance(p, dict)]
+    arguments, known, required = call.arguments, tool.properties, tool.required
+    typed = [(p, arguments[n]) for n, p in known.items() if n in arguments and isinstance(p, dict)]
     chosen = [(p["default"], value) for p, value in typed if "default" in p]
     return {
         "unknown_tool": 0.0,
-        "required_missing": _part(sum(name not in given for name in required), len(required)),
-        "argument_unknown": float(bool(known) and any(name not in known for name in given)),
+        "required_missing": _part(sum(name not in arguments for name in required), len(required)),
+        "argument_unknown": float(bool(known) and any(name not in known for name in arguments)),
         "type_wrong": float(any(not _fits(p, value) for p, value in typed)),
         "choice_wrong": float(any(_off_list(p, value) for p, value in typed)),
-        "empty": _part(sum(v in ("", None) or v in ([], {}) for v in given.values()), len(given)),
-        "optional_given": _part(sum(name not in required for name in given), len(known)),
-        "optional_left": 1 - _part(len(given), len(known)),
+        "empty": _part(
+            sum(v in ("", None) or v in ([], {}) for v in arguments.values()), len(arguments)
+        ),
+        "optional_given": _part(sum(name not in required for name in arguments), len(known)),
+        "optional_left": 1 - _part(len(arguments), len(known)),
         "default_given": _part(sum(value == usual for usual, value in chosen), len(typed)),
         "default_departed": _part(sum(value != usual for usual, value in chosen), len(typed)),
         "unreadable": float(not call.is_readable),

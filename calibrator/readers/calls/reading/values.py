@@ -187,8 +187,8 @@ def current_day(*texts: str) -> date | None:
     for text in texts:
         if found := _NOW.search(text):
             for day in dates_in(found[0]):
-                if (told := calendar_day(day)) is not None:
-                    return told
+                if (today := calendar_day(day)) is not None:
+                    return today
     return None
 
 

@@ -1,4 +1,4 @@
-"""The checks whether a number, a day or a time of a call was said, or follows from what was said.
+"""The checks whether a number, a day or a time of a call is in the conversation or follows from it.
 
 Numbers may be converted into the unit of the argument. They may be computed, as sums, differences,
 products and shares, if the user's words ask for that. Days may be named by their distance, by a
@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
-from calibrator.readers.calls.notes.said import (
+from calibrator.readers.calls.notes.chat_text import (
     MAX_DESCRIPTION,
-    SaidText,
+    ChatText,
     description_of,
     holds_token,
 )
@@ -104,53 +104,53 @@ def is_day_shifted(text: str) -> bool:
     return any(pattern.search(text) for pattern, _ in _SHIFTS)
 
 
-def is_date_said(said: SaidText, value: Value, call: Call) -> bool:
-    """Return whether a day and its time were said, or follow from the conversation.
+def is_date_supported(chat: ChatText, value: Value, call: Call) -> bool:
+    """Return whether a day and its time are in the conversation, or follow from it.
 
     `value` is a date of `call`, whose other dates and numbers may be the ends of a span: `three
     nights`.
     """
     is_slashed = re.search(r"\d/\d", value.text) is not None  # day and month in either order
-    each = [_is_day_said(said, day, value, call) for day in value.days]
-    days_said = any(each) if is_slashed and each else all(each)
-    return days_said and all(_is_time_said(said, t, call, value) for t in value.times)
+    each = [_is_day_supported(chat, day, value, call) for day in value.days]
+    has_days = any(each) if is_slashed and each else all(each)
+    return has_days and all(_is_time_supported(chat, t, call, value) for t in value.times)
 
 
-def _is_day_said(said: SaidText, day: tuple[int, int, int], value: Value, call: Call) -> bool:
+def _is_day_supported(chat: ChatText, day: tuple[int, int, int], value: Value, call: Call) -> bool:
     """Return whether the user, a result or the instructions name a day or imply it.
 
     A period such as `last month` implies its ends and, near today, `this week` its first and
     last days; without today's date, `tomorrow` implies any day.
     """
-    s, told = said.sources, calendar_day(day)
+    s, own_date = chat.sources, calendar_day(day)
     plain = Value(value.path, value.raw, value.text, "date", None, (day,), ())
     if any(part.holds(plain) for part in (s.request, s.users, s.results, s.rules)):
         return True
-    if day in said.days:
+    if day in chat.days:
         return True
-    if told is None:
+    if own_date is None:
         return False
-    if told in said.named_days or told in said.relative_in_rules:
+    if own_date in chat.named_days or own_date in chat.relative_in_rules:
         return True
     for pattern, days in _SHIFTS:
         if pattern.search(s.users.text):
-            beside = told + timedelta(days)
-            if beside in said.named_days or (beside.year, beside.month, beside.day) in said.days:
+            beside = own_date + timedelta(days)
+            if beside in chat.named_days or (beside.year, beside.month, beside.day) in chat.days:
                 return True
     users = s.users.text
-    if said.today is None and _RELATIVE.search(users):
+    if chat.today is None and _RELATIVE.search(users):
         return True
-    if _PERIODS.search(users) and (told.day == 1 or (told + timedelta(1)).day == 1):
+    if _PERIODS.search(users) and (own_date.day == 1 or (own_date + timedelta(1)).day == 1):
         return True
-    if _PERIODS.search(users) and told == said.today:  # until now
+    if _PERIODS.search(users) and own_date == chat.today:  # until now
         return True
-    is_near = said.today is None or abs((told - said.today).days) <= MOST_WEEK_DAYS
-    if is_near and _WEEKS.search(users) and told.weekday() in (0, 4, 5, 6):
+    is_near = chat.today is None or abs((own_date - chat.today).days) <= MOST_WEEK_DAYS
+    if is_near and _WEEKS.search(users) and own_date.weekday() in (0, 4, 5, 6):
         return True
     others = [d for v in call.values if v is not value for each in v.days
               if (d := calendar_day(each)) is not None]  # fmt: skip
-    gaps = {abs((told - other).days) for other in others}
-    return bool(gaps & _lengths(said.text))
+    gaps = {abs((own_date - other).days) for other in others}
+    return bool(gaps & _lengths(chat.text))
 
 
 def _lengths(text: str) -> set[int]:
@@ -169,20 +169,20 @@ def _lengths(text: str) -> set[int]:
     return found - {0}
 
 
-def _is_time_said(said: SaidText, time: int, call: Call, value: Value) -> bool:
+def _is_time_supported(chat: ChatText, time: int, call: Call, value: Value) -> bool:
     """Return whether a time (minutes of the day) was named or follows from words of the user.
 
     Midnight always does; others are `ten` with the part of the day, `half past ten`, or the end
     of a span.
     """
-    s = said.sources
-    told = s.users.times | s.results.times | s.rules.times
+    s = chat.sources
+    known_times = s.users.times | s.results.times | s.rules.times
     users = s.users.text
-    if time in told or time in (0, 1_439):
+    if time in known_times or time in (0, 1_439):
         return True
     if (time + 720) % 1_440 in spoken_times(users):  # ten in the evening is not 10:00
         return False
-    if not _HALF_DAY.search(users) and (time - 720) in told:
+    if not _HALF_DAY.search(users) and (time - 720) in known_times:
         return True
     if any(low <= time <= high for word, (low, high) in _PARTS_OF_DAY.items()
            if re.search(rf"\b{word}\b", users)) and not s.request.times:  # fmt: skip
@@ -194,8 +194,8 @@ def _is_time_said(said: SaidText, time: int, call: Call, value: Value) -> bool:
         return True
     if time % 60 in (15, 45) and {time // 60 % 12, (time // 60 + 1) % 12} & hours:
         return "quarter" in users
-    starts = {t for v in call.values if v is not value for t in v.times} | told
-    spans = {float(n) for v in call.values if (n := v.number) is not None} | said.spans()
+    starts = {t for v in call.values if v is not value for t in v.times} | known_times
+    spans = {float(n) for v in call.values if (n := v.number) is not None} | chat.spans()
     return any(time - start in spans or (time - start) / 60 in spans for start in starts)
 
 
@@ -204,8 +204,8 @@ def _hour(text: str) -> int:
     return int(text) if text.isdigit() else int(NUMBER_WORDS.get(text, 0))
 
 
-def is_number_said(said: SaidText, value: Value, tool: Tool | None) -> bool:
-    """Return whether a number was said, may be computed from what was said, or is harmless.
+def is_number_supported(chat: ChatText, value: Value, tool: Tool | None) -> bool:
+    """Return whether a number is in the conversation, computable from it, or harmless.
 
     Harmless are controls such as `limit`, 0 and 1, numbers above 1e8 and those in the
     argument's description. `15 %` or `half` in the request allows computed ones.
@@ -215,48 +215,48 @@ def is_number_said(said: SaidText, value: Value, tool: Tool | None) -> bool:
     if number is None or (last and last[0] in CONTROL) or abs(number) > 1e8:
         return True
     if isinstance(value.raw, str) and value.raw.isdigit() and not names & (PEOPLE | _TIMED):
-        return said.is_piece_said(value.text) or _describes_number(value, tool, number)
-    if number in said.numbers or -number in said.numbers:
+        return chat.has_piece(value.text) or _describes_number(value, tool, number)
+    if number in chat.numbers or -number in chat.numbers:
         return True
-    if names & _DELTAS and said.sources.is_computed(number):
+    if names & _DELTAS and chat.sources.is_computed(number):
         return True
     if number in (0.0, 1.0) or (names & LOOSE and 0 < number <= 10):
         return True
     if _describes_number(value, tool, number):
         return True
-    request = said.sources.users.text
+    request = chat.sources.users.text
     if names & _BEARINGS and number in {_POINTS[p] for p in _POINT.findall(request)}:
         return True
-    if names & PEOPLE and number <= 12 and not (said.plain_numbers - {1.0}):
+    if names & PEOPLE and number <= 12 and not (chat.plain_numbers - {1.0}):
         return bool(re.search(r"\b(?:me|us|we|my|our|and|family|couple|husband|wife)\b", request))
-    if names & _CLOCK_NAMES and _is_time_part(said, number):
+    if names & _CLOCK_NAMES and _is_time_part(chat, number):
         return True
     if names & _TIMED and any(
-        abs(number * f - n) < 1e-6 for f in (1.0, *_TIME_FACTORS) for n in said.spans() if n
+        abs(number * f - n) < 1e-6 for f in (1.0, *_TIME_FACTORS) for n in chat.spans() if n
     ):
         return True
-    if 0 < number < 1 and round(number * 100, 4) in said.numbers:
+    if 0 < number < 1 and round(number * 100, 4) in chat.numbers:
         return True
-    if _is_converted(said, number, names, request):
+    if _is_converted(chat, number, names, request):
         return True
     is_given_back = bool(set(name_words(tool.name) if tool else ()) & _GIVEN_BACK)
     return bool(_COMPUTES.search(request)) and _is_computed(
-        said, number, request, is_share_only=is_given_back or bool(names & _GIVEN_BACK)
+        chat, number, request, is_share_only=is_given_back or bool(names & _GIVEN_BACK)
     )
 
 
-def _is_converted(said: SaidText, number: float, names: set[str], request: str) -> bool:
+def _is_converted(chat: ChatText, number: float, names: set[str], request: str) -> bool:
     """Return whether a number is one of the user's in another unit: 1000 for `1 kg`.
 
     `names` are the words of the argument's name, `request` the user's text in lower case.
     """
-    told = said.sources.users.numbers
+    user_numbers = chat.sources.users.numbers
     if "fahrenheit" in request or "celsius" in request or "\u00b0f" in request:
-        other = [(n - 32) * 5 / 9 for n in told] + [n * 9 / 5 + 32 for n in told]
+        other = [(n - 32) * 5 / 9 for n in user_numbers] + [n * 9 / 5 + 32 for n in user_numbers]
         if any(abs(number - n) < 0.6 for n in other):
             return True
     if names & {"cents", "cent", "pence", "minor"}:
-        return number / 100 in told
+        return number / 100 in user_numbers
     if names & {"percent", "percentage", "pct", "ratio"} and re.search(
         r"\bhalf|third|quarter", request
     ):
@@ -266,37 +266,39 @@ def _is_converted(said: SaidText, number: float, names: set[str], request: str) 
     if any(re.search(rf"\d\s?{re.escape(name)}\b", request) for name in names):
         return False  # the user uses the argument's own unit
     factors = _factors(names, request) or _MEASURED
-    return any(abs(number - n * f) <= 0.01 * abs(number) for f in factors for n in told if n)
+    return any(
+        abs(number - n * f) <= 0.01 * abs(number) for f in factors for n in user_numbers if n
+    )
 
 
-def _is_time_part(said: SaidText, number: float) -> bool:
+def _is_time_part(chat: ChatText, number: float) -> bool:
     """Return whether a number is an hour, a minute, a day, a month or a year that was named.
 
     Times and days of the user and of results count.
     """
-    times = said.sources.users.times | said.sources.results.times
+    times = chat.sources.users.times | chat.sources.results.times
     if any(number in (t // 60, t % 60, t // 60 % 12) for t in times):
         return True
-    days = said.sources.users.days | said.sources.results.days
-    days |= {(d.year, d.month, d.day) for d in said.named_days}
+    days = chat.sources.users.days | chat.sources.results.days
+    days |= {(d.year, d.month, d.day) for d in chat.named_days}
     return any(number in day for day in days)
 
 
-def _is_computed(said: SaidText, number: float, request: str, *, is_share_only: bool) -> bool:
+def _is_computed(chat: ChatText, number: float, request: str, *, is_share_only: bool) -> bool:
     """Return whether a number is a share, a sum or a difference of the conversation's numbers.
 
     Sums of a field over listed records count too. With `is_share_only`, as for a credit, only
     the share itself counts and not the rest.
     """
-    if _is_share(said, number, request, is_share_only=is_share_only):
+    if _is_share(chat, number, request, is_share_only=is_share_only):
         return True
-    if _REST.search(request) and number > max(said.numbers, default=0.0):
+    if _REST.search(request) and number > max(chat.numbers, default=0.0):
         return False
     is_percent = is_share_only and _PERCENT.search(request) is not None
-    if not is_percent and not _BY_PART.search(request) and said.sources.is_computed(number):
+    if not is_percent and not _BY_PART.search(request) and chat.sources.is_computed(number):
         return True
     columns: dict[tuple[int, str], list[float]] = {}
-    for record in said.sources.records[-60:]:
+    for record in chat.sources.records[-60:]:
         for key, held in list(record.fields.items())[:20]:
             if (each := number_of(held)) is not None:
                 columns.setdefault((record.group, str(key)), []).append(each)
@@ -304,28 +306,28 @@ def _is_computed(said: SaidText, number: float, request: str, *, is_share_only: 
     return any(abs(number - each) < 0.006 for each in sums)
 
 
-def _is_share(said: SaidText, number: float, request: str, *, is_share_only: bool) -> bool:
-    """Return whether a number is a part of one that was said: half, a third, 15 % off.
+def _is_share(chat: ChatText, number: float, request: str, *, is_share_only: bool) -> bool:
+    """Return whether a number is a part of one in the conversation: half, a third, 15 % off.
 
     With `is_share_only` the rest after a part does not count: a credit of 15 % is the 15 %
     itself.
     """
     shares = {0.5: "half", 1 / 3: "third", 2 / 3: "third", 0.25: "quarter", 0.75: "quarter",
               2.0: "double twice", 3.0: "triple", 0.1: "tenth"}  # fmt: skip
-    told = {share for share, names in shares.items() if any(n in request for n in names.split())}
+    factors = {share for share, names in shares.items() if any(n in request for n in names.split())}
     is_up, is_down = bool(_UP.search(request)), bool(_DOWN.search(request))
     if is_up != is_down and (by := _BY_PART.search(request)):
         part = {"half": 0.5, "third": 1 / 3, "quarter": 0.25, "tenth": 0.1}[by[1]]
-        told = {1 + part if is_up else 1 - part}
+        factors = {1 + part if is_up else 1 - part}
     for percent in _PERCENT.findall(request)[:10]:
         share = float(percent) / 100
         if is_share_only:
-            told.add(share)
+            factors.add(share)
             continue
-        told |= {1 + share} if is_up and not is_down else {1 - share} if is_down else set()
-        told |= {1 + share, 1 - share} if not is_up and not is_down else set()
-        told.add(share)
-    return any(abs(number - s * n) < 0.006 for s in told for n in said.numbers)
+        factors |= {1 + share} if is_up and not is_down else {1 - share} if is_down else set()
+        factors |= {1 + share, 1 - share} if not is_up and not is_down else set()
+        factors.add(share)
+    return any(abs(number - s * n) < 0.006 for s in factors for n in chat.numbers)
 
 
 def _factors(names: set[str], request: str) -> list[float]:
@@ -335,10 +337,10 @@ def _factors(names: set[str], request: str) -> list[float]:
     """
     words = set(_PIECE.findall(request)) | set(re.findall(r"(?<=\d)[a-z]+\b", request))
     for units in _BASES:
-        own = [units[name] for name in names if name in units]
-        told = [units[word] for word in words if word in units]
-        if own and told:
-            return [each / own[0] for each in told]
+        own_units = [units[name] for name in names if name in units]
+        request_units = [units[word] for word in words if word in units]
+        if own_units and request_units:
+            return [each / own_units[0] for each in request_units]
     return []
 
 

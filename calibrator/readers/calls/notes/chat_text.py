@@ -1,4 +1,4 @@
-"""The check whether a value of a call was said by the user, a result or the instructions.
+"""The check whether a value of a call is in the words of the user, a result or the instructions.
 
 The assistant's own words do not count, except for files and names that an earlier call of it has
 made successfully. Numbers may be converted or computed if the user asks for that. Dates may be
@@ -22,7 +22,7 @@ from calibrator.readers.calls.notes.words import (
     OF_THE_WORLD,
 )
 from calibrator.readers.calls.reading.conversation import Call, Tool, View
-from calibrator.readers.calls.reading.grounding import SOUGHT, is_placeholder
+from calibrator.readers.calls.reading.grounding import SOURCED_KINDS, is_placeholder
 from calibrator.readers.calls.reading.sources import Sources
 from calibrator.readers.calls.reading.steps import is_failure
 from calibrator.readers.calls.reading.values import (
@@ -79,10 +79,10 @@ _SET_TO = re.compile(
 
 
 @dataclass
-class SaidText:
-    """All that was said in a conversation, read once for the calls of a reply.
+class ChatText:
+    """The text of a conversation, read once for the calls of a reply.
 
-    Said means by the user, a result or the instructions, not by the assistant.
+    It is that of the user, the results and the instructions, without the assistant's words.
     """
 
     view: View
@@ -115,10 +115,10 @@ class SaidText:
     @cached_property
     def numbers(self) -> set[float]:
         """The numbers, also those in words: 42.0 for `forty-two`, 3000.0 for `3k`."""
-        s, told = self.sources, self.sources.users.text
+        s, user_text = self.sources, self.sources.users.text
         numbers = s.users.numbers | s.request.numbers | s.results.numbers | s.rules.numbers
-        numbers |= {float(_TENS[a] + _DIGITS[b]) for a, b in _COMPOUND.findall(told)}
-        numbers |= {float(n) * _FACTORS[f] for n, f in _THOUSANDS.findall(told)}
+        numbers |= {float(_TENS[a] + _DIGITS[b]) for a, b in _COMPOUND.findall(user_text)}
+        numbers |= {float(n) * _FACTORS[f] for n, f in _THOUSANDS.findall(user_text)}
         numbers |= {_MORE_NUMBERS[p] for p in self.pieces & _MORE_NUMBERS.keys()}
         return numbers | {number for n in s.records[-100:] for number in _numbers_of(n.fields)}
 
@@ -207,47 +207,47 @@ class SaidText:
         is_of_the_world = bool(last) and last[0] in OF_THE_WORLD and not str(value.raw).isupper()
         return is_of_the_world or not _PIECE.search(value.text)  # a sign: the @ of a zone
 
-    def is_said(self, value: Value, call: Call, tool: Tool | None) -> bool:
-        """Return whether a value of a call was said, or follows from the conversation.
+    def supports(self, value: Value, call: Call, tool: Tool | None) -> bool:
+        """Return whether a value of a call is in the conversation, or follows from it.
 
         True for values that need no source, and for texts that the model words by itself if
-        their addresses were said. Dates are checked by `said_values.is_date_said`, numbers
-        by `said_values.is_number_said`.
+        the conversation has their addresses. Dates are checked by
+        `chat_values.is_date_supported`, numbers by `chat_values.is_number_supported`.
         """
         if self.is_settled(value, tool):
             return True
         if _MONTH.fullmatch(value.text):
-            return self._is_month_said(value.text)
+            return self._has_month(value.text)
         if is_worded(value):
-            return self._are_parts_said(value.text)
-        if value.kind not in SOUGHT:
+            return self._has_parts(value.text)
+        if value.kind not in SOURCED_KINDS:
             return True
         if value.kind == "mail":
             mails = _MAIL_IN.findall(value.text)[:20]
             return all(map(self.holds_token, mails)) if mails else self.holds_token(value.text)
         if value.kind == "path":
-            return self._is_path_said(value)
+            return self._has_path(value)
         if is_placeholder(value):  # only the whole text counts: "id" of "<id>" proves nothing
             return self.holds_token(value.text) or _is_described(value, tool)
         if value.kind == "id":
-            return self._is_id_said(value) or _is_described(value, tool)
-        return self._is_name_said(value, call) or _is_described(value, tool)
+            return self._has_id(value) or _is_described(value, tool)
+        return self._has_name(value, call) or _is_described(value, tool)
 
-    def _are_parts_said(self, text: str) -> bool:
-        """Return whether the addresses in a text and the values compared in a query were said.
+    def _has_parts(self, text: str) -> bool:
+        """Return whether the conversation has a text's addresses and the values of its query.
 
-        A compared value is `7` in `where id = 7`. True without any.
+        Such a value is `7` in `where id = 7`. True without any.
         """
         mails = _MAIL_IN.findall(text)[:20]
         compared = (
             [a or b or c for a, b, c in _COMPARED.findall(text)[:20]] if " where " in text else []
         )
-        return all(map(self.holds_token, mails)) and all(map(self._are_words_said, compared))
+        return all(map(self.holds_token, mails)) and all(map(self._has_words, compared))
 
     # --- names, ids, paths --------------------------------------------------------------------
 
-    def _is_kin_said(self, text: str) -> bool:
-        """Return whether the user said a word of the same meaning or root: reader and read.
+    def _has_kin(self, text: str) -> bool:
+        """Return whether the user wrote a word of the same meaning or root: reader and read.
 
         The same root means equal first five letters of words of about the same length.
         False if the value has other characters than letters.
@@ -264,10 +264,10 @@ class SaidText:
         )
 
     def _is_made_of_names(self, value: Value) -> bool:
-        """Return whether a login name is made of names that were said: jdoe of Jane Doe.
+        """Return whether a login name is made of names in the conversation: jdoe of Jane Doe.
 
-        True if the value without its first or last character was said; only for arguments
-        such as `username`.
+        True if the conversation has the value without its first or last character; only for
+        arguments such as `username`.
         """
         last, text = name_words(value.path)[-1:], value.text
         is_login = bool(last) and last[0] in (
@@ -280,10 +280,10 @@ class SaidText:
         )
         return is_login and len(text) > 3 and (text[1:] in self.pieces or text[:-1] in self.pieces)
 
-    def _is_name_said(self, value: Value, call: Call) -> bool:
-        """Return whether a name was said, also in parts, or follows from what was said.
+    def _has_name(self, value: Value, call: Call) -> bool:
+        """Return whether a name is in the conversation, also in parts, or follows from it.
 
-        Examples are `Lyon, France` if Lyon was said, initials, `me`, and the currency `EUR`
+        Examples are `Lyon, France` if it has Lyon, initials, `me`, and the currency `EUR`
         beside a euro sign.
         """
         last = name_words(value.path)[-1:]
@@ -291,11 +291,11 @@ class SaidText:
         if sum(c.isdigit() for c in raw) >= 6:  # a telephone number, an account
             return _compact(value.text) in self.compact
         head, comma, _ = value.text.partition(",")
-        if comma and len(head) > 2 and self._are_words_said(head):  # Lyon, France
+        if comma and len(head) > 2 and self._has_words(head):  # Lyon, France
             return True
-        if self._are_words_said(value.text) or value.text in self.earlier_arguments:
+        if self._has_words(value.text) or value.text in self.earlier_arguments:
             return True
-        if self._is_kin_said(value.text) or self._is_made_of_names(value):
+        if self._has_kin(value.text) or self._is_made_of_names(value):
             return True
         if value.text in _SELF and re.search(r"\b(?:my|me|mine|i|our|this|current)\b", self.text):
             return True
@@ -314,13 +314,13 @@ class SaidText:
             return signs is None or any(s in self.text for s in signs.split()) or not has_other
         return bool(last and last[0] in LOOSE and len(raw) <= 3)
 
-    def _are_words_said(self, text: str, *, exactly: bool = False) -> bool:
-        """Return whether a text has words and all of them were said (`is_piece_said`)."""
+    def _has_words(self, text: str, *, exactly: bool = False) -> bool:
+        """Return whether a text has words and the conversation has all of them (`has_piece`)."""
         pieces = _PIECE.findall(text)
-        return bool(pieces) and all(self.is_piece_said(p, exactly=exactly) for p in pieces)
+        return bool(pieces) and all(self.has_piece(p, exactly=exactly) for p in pieces)
 
-    def is_piece_said(self, piece: str, *, exactly: bool = False) -> bool:
-        """Return whether a word or a number was said; words of two letters count as said.
+    def has_piece(self, piece: str, *, exactly: bool = False) -> bool:
+        """Return whether the conversation has a word or a number; True for words of two letters.
 
         `exactly` excludes other forms of the word, such as `books` for `book`.
         """
@@ -331,14 +331,14 @@ class SaidText:
             return number in self.numbers
         return (len(piece) <= 2 and piece.isalpha()) or piece in ("the", "and", "for", "with")
 
-    def _is_id_said(self, value: Value) -> bool:
-        """Return whether an id was said, also in another spelling or in parts.
+    def _has_id(self, value: Value) -> bool:
+        """Return whether the conversation has an id, also in another spelling or in parts.
 
-        A code of up to four capitals counts as said. In parts, its numbers and the
-        beginning of its one word must have been said: `ord-1234` for `order 1234`.
+        True for a code of up to four capitals. In parts, it must have the id's numbers and the
+        beginning of its one word: `ord-1234` for `order 1234`.
         """
         text = value.text
-        if self.holds_token(text) or self._is_spelt_otherwise(text):
+        if self.holds_token(text) or self._has_other_spelling(text):
             return True
         if len(compact := _compact(text)) >= 8 and compact in self.compact:
             return True
@@ -346,7 +346,7 @@ class SaidText:
         if raw.isupper() and raw.isalpha() and len(raw) <= 4:
             return True
         if not any(c.isdigit() for c in text):
-            return self._are_words_said(text) or text in self.earlier_arguments
+            return self._has_words(text) or text in self.earlier_arguments
         runs = re.findall(r"\d+", text)
         digits = max(runs, key=len)
         letters = [p for p in re.findall(r"[a-z]+", text)]
@@ -354,8 +354,8 @@ class SaidText:
         has_runs = all(run in self.pieces or run == "0" for run in runs)
         return len(digits) >= 3 and has_runs and is_named and len(letters) <= 1
 
-    def _is_month_said(self, text: str) -> bool:
-        """Return whether a month, 2026-04, was said: by its name, a day in it, or its distance.
+    def _has_month(self, text: str) -> bool:
+        """Return whether a month, 2026-04, is named: by its name, a day in it, or its distance.
 
         True for any month if one was named by its distance and today's date is unknown.
         """
@@ -383,18 +383,18 @@ class SaidText:
         today = self.today
         return today is None or day != (today.year, today.month, today.day)
 
-    def _is_spelt_otherwise(self, text: str) -> bool:
-        """Return whether an id was said with other marks between its parts: AB-12, AB12."""
+    def _has_other_spelling(self, text: str) -> bool:
+        """Return whether an id occurs with other marks between its parts: AB-12, AB12."""
         parts = re.findall(r"[a-z]+|\d+", text)
         if len(parts) < 2 or len(parts) > 8:
             return False
         pattern = r"[-_ #/.:]{0,2}".join(map(re.escape, parts))
         return re.search(rf"(?<![^\W_]){pattern}(?![^\W_])", self.text) is not None
 
-    def _is_path_said(self, value: Value) -> bool:
-        """Return whether a path was said, or its base name and all its folders.
+    def _has_path(self, value: Value) -> bool:
+        """Return whether the conversation has a path, or its base name and all its folders.
 
-        Arguments of earlier successful calls count as said; True for an empty path.
+        Arguments of earlier successful calls count too; True for an empty path.
         """
         text = value.text.rstrip("/").removeprefix("./")
         if not text or self.holds_token(text) or text in self.earlier_arguments:
@@ -402,9 +402,9 @@ class SaidText:
         base = text.rpartition("/")[2]
         folders = text.rpartition("/")[0]
         pieces = _PIECE.findall(folders)
-        has_base = self.holds_token(base) or self._are_words_said(base, exactly=True)
+        has_base = self.holds_token(base) or self._has_words(base, exactly=True)
         return has_base and all(
-            self.is_piece_said(p, exactly=True) or p in self.earlier_arguments for p in pieces
+            self.has_piece(p, exactly=True) or p in self.earlier_arguments for p in pieces
         )
 
     def spans(self) -> set[float]:
@@ -412,32 +412,32 @@ class SaidText:
 
         A span is named (`half an hour`) or lies between two times of the user.
         """
-        told = self.sources.users.text
-        spans = {_SPAN_MINUTES[span] for span in _SPANS.findall(told)}
+        user_text = self.sources.users.text
+        spans = {_SPAN_MINUTES[span] for span in _SPANS.findall(user_text)}
         times = sorted(self.sources.users.times | self.sources.request.times)[:12]
         spans |= {float(b - a) for a in times for b in times if b > a}
-        hours = {(float(n) + 0.5) for n in spoken_numbers(told) if "and a half" in told}
+        hours = {(float(n) + 0.5) for n in spoken_numbers(user_text) if "and a half" in user_text}
         return spans | hours | self.sources.users.numbers | self.sources.results.numbers
 
 
-def holds_token(text: str, sought: str) -> bool:
+def holds_token(text: str, token: str) -> bool:
     """Return whether a text has another as a word of its own, or with a plural's `s`.
 
     `pen` is in `the pens`, not in `open`. True also after 200 places inside of words.
     """
-    at = text.find(sought)
+    at = text.find(token)
     for _ in range(200):
         if at < 0:
             return False
         before = text[at - 1] if at else " "
-        end = at + len(sought)
+        end = at + len(token)
         after = text[end : end + 2] + "  "
         is_plural = after[0] == "s" and not after[1].isalnum()
-        starts = not (before.isalnum() and sought[:1].isalnum())
-        joins = before in ".+-" and "@" in sought  # joanna.anna@x.com is another address
+        starts = not (before.isalnum() and token[:1].isalnum())
+        joins = before in ".+-" and "@" in token  # joanna.anna@x.com is another address
         if starts and not joins and (not after[0].isalnum() or is_plural):
             return True
-        at = text.find(sought, at + 1)
+        at = text.find(token, at + 1)
     return True
 
 
