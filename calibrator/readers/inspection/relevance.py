@@ -327,8 +327,8 @@ def _copied_share(question: Sequence[int], answer: Sequence[int]) -> float:
     """
     if len(answer) < COPY or len(question) < COPY:
         return 0.0
-    held = set(_runs(question))
-    return sum(map(held.__contains__, _runs(answer))) / (len(answer) - COPY + 1)
+    question_runs = set(_runs(question))
+    return sum(map(question_runs.__contains__, _runs(answer))) / (len(answer) - COPY + 1)
 
 
 def _runs(ids: Sequence[int]) -> Iterator[tuple[int, ...]]:

@@ -327,14 +327,14 @@ def _option_support(options: dict[str, str], reason: str) -> dict[str, float]:
     processes.
     """
     parts = {letter: set(_PIECE.findall(text.lower())) for letter, text in options.items()}
-    held: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for own in parts.values():
         for part in own:
-            held[part] = held.get(part, 0) + 1
+            counts[part] = counts.get(part, 0) + 1
     found = {}
     for letter, own in parts.items():
-        weight = math.fsum(1 / held[part] for part in own)
-        shared = math.fsum(1 / held[part] for part in own if part[:7] in reason)
+        weight = math.fsum(1 / counts[part] for part in own)
+        shared = math.fsum(1 / counts[part] for part in own if part[:7] in reason)
         found[letter] = shared / weight if weight else 0.0
     return found
 

@@ -299,8 +299,8 @@ def _is_computed(chat: ChatText, number: float, request: str, *, is_share_only: 
         return True
     columns: dict[tuple[int, str], list[float]] = {}
     for record in chat.sources.records[-60:]:
-        for key, held in list(record.fields.items())[:20]:
-            if (each := number_of(held)) is not None:
+        for key, field in list(record.fields.items())[:20]:
+            if (each := number_of(field)) is not None:
                 columns.setdefault((record.group, str(key)), []).append(each)
     sums = {round(sum(each), 2) for each in columns.values()}
     return any(abs(number - each) < 0.006 for each in sums)

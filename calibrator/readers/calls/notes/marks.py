@@ -109,8 +109,8 @@ def call_notes(used: ToolUse) -> tuple[CallNotes, ...] | None:
 def has_unread_calls(reply: CallReply) -> bool:
     """Return whether a reply makes more calls than are read."""
     message = reply.used.message
-    made = calls_in(message) if isinstance(message, Mapping) else []
-    return len(made) > len(reply.view.calls)
+    calls = calls_in(message) if isinstance(message, Mapping) else []
+    return len(calls) > len(reply.view.calls)
 
 
 def marks_of(

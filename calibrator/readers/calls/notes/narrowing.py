@@ -319,13 +319,13 @@ def _records_with(value: Value, records: Sequence[Record]) -> list[Record]:
     return [
         record
         for record in records
-        if any(str(held).strip().lower() == value.text for held in record.fields.values())
+        if any(str(field).strip().lower() == value.text for field in record.fields.values())
     ]
 
 
 def _fields(record: Record, names: frozenset[str]) -> list[Any]:
     """Return the values of a record's fields whose names have one of the words."""
-    return [held for name, held in record.fields.items() if set(name_words(str(name))) & names]
+    return [field for name, field in record.fields.items() if set(name_words(str(name))) & names]
 
 
 def _is_in_time(record: Record, word: str, limit: set[int]) -> bool | None:
@@ -333,8 +333,8 @@ def _is_in_time(record: Record, word: str, limit: set[int]) -> bool | None:
 
     `word` is the bound's, such as `after`; `limit` has its time in minutes.
     """
-    held = _fields(record, _BEGINS)
-    found = {time for each in held for time in times_in(str(each).lower())}
+    fields = _fields(record, _BEGINS)
+    found = {time for each in fields for time in times_in(str(each).lower())}
     if len(found) != 1 or not limit:
         return None
     [time], bound = found, min(limit)

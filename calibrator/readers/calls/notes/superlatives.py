@@ -117,8 +117,8 @@ def _filter_by_property(listed: list[Record], request: str) -> list[Record]:
     """
     words = {stem(word) for word in re.findall(r"[a-z]{3,}", request)}
     left = listed
-    for name, held in list(listed[0].fields.items())[:20]:
-        if isinstance(held, bool) and {stem(w) for w in name_words(str(name))} & words:
+    for name, field in list(listed[0].fields.items())[:20]:
+        if isinstance(field, bool) and {stem(w) for w in name_words(str(name))} & words:
             wanted = not is_negated(str(name), request)
             left = [record for record in left if record.fields.get(name) is wanted]
     return left or listed
@@ -160,7 +160,7 @@ def _has_value(record: Record, value: Value) -> bool:
     """Return whether a field of a record, or its line without fields, is exactly a value."""
     if not record.fields:
         return record.text == value.text
-    return any(str(held).strip().lower() == value.text for held in record.fields.values())
+    return any(str(field).strip().lower() == value.text for field in record.fields.values())
 
 
 def _best_records(listed: Sequence[Record], is_low: bool, hints: set[str]) -> list[Record]:
@@ -179,10 +179,10 @@ def _best_records(listed: Sequence[Record], is_low: bool, hints: set[str]) -> li
         return [r for r, key in zip(listed, keys_of, strict=True) if key == end_of]
     names = [n for n in list(listed[0].fields)[:30] if set(name_words(str(n))) & hints]
     if "*" in hints:  # no field has the word's name: the only one with numbers
-        held = [
+        numeric = [
             n for n in list(listed[0].fields)[:30] if number_of(listed[0].fields[n]) is not None
         ]
-        names = held if len(held) == 1 else []
+        names = numeric if len(numeric) == 1 else []
     best: list[list[Record]] = []
     for name in names:
         keys = [_key(record.fields.get(name)) for record in listed]
@@ -193,12 +193,12 @@ def _best_records(listed: Sequence[Record], is_low: bool, hints: set[str]) -> li
     return best[0] if len(best) == 1 or (best and all(b == best[0] for b in best)) else []
 
 
-def _key(held: Any) -> Any:
+def _key(field: Any) -> Any:
     """Return a field as a number, or as a date or time in text that sorts; None otherwise."""
-    number = number_of(held)
+    number = number_of(field)
     if number is not None:
         return number
-    text = str(held)
+    text = str(field)
     return text if _STAMP.match(text) else None
 
 
@@ -250,7 +250,7 @@ def better_named(call: Call, chat: ChatText) -> Iterator[str]:
             continue
         own = words_in(chosen[0].text) & wanted
         others = [words_in(r.text) & wanted for r in listed if r is not chosen[0]]
-        is_best = [held for held in others if held > own]
+        is_best = [words for words in others if words > own]
         if (
             (is_best and len(is_best) < len(others))
             or len(is_best) == 1

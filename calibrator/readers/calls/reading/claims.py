@@ -385,8 +385,8 @@ def _unfounded_numbers(numbers: set[float], known: str, latest: str) -> set[floa
     Sums, differences and products of the numbers in `latest`, the last turn and results, are
     implied; so are 0, 1 and 100.
     """
-    held = {abs(n) for n in numbers_in(known)} | spoken_numbers(known)
-    left = {n for n in numbers - held if n not in (0, 1, 100)}
+    known_numbers = {abs(n) for n in numbers_in(known)} | spoken_numbers(known)
+    left = {n for n in numbers - known_numbers if n not in (0, 1, 100)}
     if not left:
         return left
     base = np.array(sorted({abs(n) for n in numbers_in(latest)})[:MAX_COMBINED])
@@ -408,11 +408,11 @@ def _misplaced_figures(numbers: set[float], days: set[Any], reply: str, view: Vi
         return 0.0
     spoken = words_in(f"{view.request.lower()} {reply}")
     counts: dict[str, int] = {}
-    held = [words_in(record.text[:600]) for record in records]
-    for words in held:
+    record_words = [words_in(record.text[:600]) for record in records]
+    for words in record_words:
         for word in words:
             counts[word] = counts.get(word, 0) + 1
-    scores = [math.fsum(1 / counts[w] for w in words & spoken) for words in held]
+    scores = [math.fsum(1 / counts[w] for w in words & spoken) for words in record_words]
     best = max(scores)
     if best < 0.5:
         return 0.0

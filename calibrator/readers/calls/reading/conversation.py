@@ -112,17 +112,17 @@ def view_of(used: ToolUse) -> View:
     view.thought = _text(message.get("content"), 4_000) or _text(
         message.get("reasoning_content") or message.get("reasoning"), 4_000
     )
-    made = calls_in(message)
-    if len(made) > MAX_CALLS:
-        made, view.is_cut = [*made[: MAX_CALLS // 2], *made[-MAX_CALLS // 2 :]], True
-    for call in [*made, *view.earlier]:  # not those that are skipped
+    calls = calls_in(message)
+    if len(calls) > MAX_CALLS:
+        calls, view.is_cut = [*calls[: MAX_CALLS // 2], *calls[-MAX_CALLS // 2 :]], True
+    for call in [*calls, *view.earlier]:  # not those that are skipped
         call.decode()
-    for call in made:
+    for call in calls:
         tool = view.tools.get(call.name)
         properties = tool.properties if tool else {}
         call.values = [value_at(p, v, _choices(properties, p)) for p, v in leaves(call.arguments)]
         call.turn = view.user_turns
-    view.calls = made
+    view.calls = calls
     view.results = _chosen_results(view)
     view.whole_turns = view.turns
     _drop_plants(view)
@@ -194,9 +194,9 @@ def calls_in(message: Json, most: int = 500) -> list[Call]:
         listed = [{"function": legacy}] if isinstance(legacy, Mapping) else []
     found = []
     for each in listed[:most]:
-        held = each.get("function") or each.get("custom") if isinstance(each, Mapping) else None
-        if isinstance(held, Mapping):
-            found.append(_call(held))
+        fields = each.get("function") or each.get("custom") if isinstance(each, Mapping) else None
+        if isinstance(fields, Mapping):
+            found.append(_call(fields))
     return found
 
 
@@ -241,17 +241,17 @@ def _tools(offered: Sequence[Any]) -> dict[str, Tool]:
     """
     found: dict[str, Tool] = {}
     for each in list(offered)[:MAX_TOOLS] if isinstance(offered, list | tuple) else []:
-        held = (
+        function = (
             each.get("function") or each.get("custom") or each if isinstance(each, Mapping) else 0
         )
-        if not isinstance(held, Mapping) or not isinstance(held.get("name"), str):
+        if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
             continue
         if each.get("type") == MCP_TOOL:
             continue
-        schema = held.get("parameters")
+        schema = function.get("parameters")
         schema = schema if isinstance(schema, Mapping) else {}
         properties, required = schema.get("properties"), schema.get("required")
-        name, described = held["name"][:MAX_NAME], _text(held.get("description"), 1_000)
+        name, described = function["name"][:MAX_NAME], _text(function.get("description"), 1_000)
         listed = required if isinstance(required, list) else []
         found[name] = Tool(
             name,
@@ -260,7 +260,7 @@ def _tools(offered: Sequence[Any]) -> dict[str, Tool]:
             tuple(one for one in listed[:100] if isinstance(one, str)),
             words_in(" ".join(name_words(name)) + " " + described),
             tuple(name_words(name)),
-            hints_in(held) or hints_in(each),
+            hints_in(function) or hints_in(each),
         )
     return found
 
@@ -285,9 +285,9 @@ def hints_in(tool: Json) -> dict[str, bool]:
     Names are read_only, destructive, idempotent and open_world. Both spellings are read,
     `readOnlyHint` and `read_only`; values that are no booleans are left out.
     """
-    held = tool.get("annotations")
+    annotations = tool.get("annotations")
     found: dict[str, bool] = {}
-    for key, value in list(held.items())[:20] if isinstance(held, Mapping) else ():
+    for key, value in list(annotations.items())[:20] if isinstance(annotations, Mapping) else ():
         if isinstance(value, bool):
             found["_".join(name_words(str(key))).removesuffix("_hint")] = value
     return found

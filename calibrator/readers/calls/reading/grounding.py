@@ -237,13 +237,13 @@ def _fit(value: Value, sources: Sources, wanted: ChoiceWords) -> dict[str, float
     listed = [r for r in sources.records if r.group == group]
     points = _points(listed, wanted)
     chosen = [at for at, r in enumerate(listed) if _holds(r, value)]
-    mine = max(points[at] for at in chosen)
+    own_points = max(points[at] for at in chosen)
     others = max((p for at, p in enumerate(points) if at not in chosen), default=0.0)
-    most = max(mine, others, 1e-9)
+    most = max(own_points, others, 1e-9)
     extreme = _extreme_sign(listed, chosen, wanted)
     return {
-        "record_gap": (others - mine) / most if max(mine, others) > 0 else 0.0,
-        "record_own": min(1.0, mine),
+        "record_gap": (others - own_points) / most if max(own_points, others) > 0 else 0.0,
+        "record_own": min(1.0, own_points),
         "record_siblings": float(min(20, len(listed))),
         "record_place": chosen[0] / len(listed),
         "record_none": 0.0,
@@ -262,15 +262,15 @@ def _points(listed: Sequence[Record], wanted: ChoiceWords) -> list[float]:
 
     A word that many records have counts less, one that all have not at all.
     """
-    held = [words_in(r.text) & wanted.words.keys() for r in listed]
+    shared_words = [words_in(r.text) & wanted.words.keys() for r in listed]
     counted = [numbers_in(r.text) & wanted.numbers.keys() for r in listed]
-    often = Counter(word for each in held for word in each)
+    often = Counter(word for each in shared_words for word in each)
     many = Counter(number for each in counted for number in each)
     size = len(listed)
     return [
         math.fsum(wanted.words[w] / often[w] for w in words if often[w] < size)
         + math.fsum(wanted.numbers[n] / many[n] for n in numbers if many[n] < size)
-        for words, numbers in zip(held, counted, strict=True)
+        for words, numbers in zip(shared_words, counted, strict=True)
     ]
 
 
@@ -330,10 +330,10 @@ def _field_mismatch(value: Value, records: Sequence[Record]) -> bool:
         return False
     under, has_own = set(), False
     for record in records[-60:]:
-        for key, held in list(record.fields.items())[:30]:
-            if isinstance(held, dict | list):
+        for key, field in list(record.fields.items())[:30]:
+            if isinstance(field, dict | list):
                 continue
-            if str(held).strip().lower() == value.text:
+            if str(field).strip().lower() == value.text:
                 under.add(key)
             has_own |= key == name
     if not under or not has_own:

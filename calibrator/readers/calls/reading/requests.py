@@ -84,7 +84,7 @@ def request_traits(call: Call, tool: Tool | None, view: View, sources: Sources) 
     request = sources.request if len(view.request) > 30 else sources.users
     words = tool.words if tool else words_in(" ".join(name_words(call.name)))
     own = _overlap(words, request)
-    mine = set(name_words(call.name))
+    parts = set(name_words(call.name))
     others = [t for t in view.tools.values() if t.name != call.name]
     fits = [_overlap(t.words, request) for t in others]
     rarely = _rare_fits(view, request, call.name)
@@ -95,7 +95,7 @@ def request_traits(call: Call, tool: Tool | None, view: View, sources: Sources) 
         "tool_gap": max(fits, default=0.0) - own,
         "tool_rank": sum(f > own for f in fits) / max(1, len(fits)),
         "rare_gap": rarely,
-        "name_overlap": len({stem(w) for w in mine} & request.words) / max(1, len(mine)),
+        "name_overlap": len({stem(w) for w in parts} & request.words) / max(1, len(parts)),
         "verb_agrees": float(bool(wanted & does)),
         "verb_named": float(bool({stem(w) for w in _verbs(call.name)} & request.words)),
         "verb_opposite": float(_is_opposite(wanted, does)),
@@ -272,11 +272,11 @@ def _is_crossed(call: Call, view: View, sources: Sources) -> bool:
         return False
     places: dict[str, set[str]] = {}
     for record in sources.records[:200]:
-        for key, held in list(record.fields.items())[:40]:
-            places.setdefault(str(held).lower()[:200], set()).update(name_words(str(key)))
+        for key, field in list(record.fields.items())[:40]:
+            places.setdefault(str(field).lower()[:200], set()).update(name_words(str(key)))
     for earlier in view.earlier[-20:]:
-        for key, held in list(earlier.arguments.items())[:40]:
-            places.setdefault(str(held).lower()[:200], set()).update(name_words(str(key)))
+        for key, field in list(earlier.arguments.items())[:40]:
+            places.setdefault(str(field).lower()[:200], set()).update(name_words(str(key)))
     names = {v.path: set(name_words(v.path)) for v in plain}
     every = set().union(*names.values())
     for value in plain:
@@ -443,7 +443,7 @@ def turn_traits(view: View, sources: Sources) -> dict[str, float]:
     """
     request = view.request.strip()
     thought = view.thought
-    made = " ".join(v.text for c in view.calls for v in c.values)[:4_000]
+    texts = " ".join(v.text for c in view.calls for v in c.values)[:4_000]
     return {
         "is_yes": float(bool(_YES.match(request)) and len(request) < 200),
         "is_no": float(bool(_NO.match(request))),
@@ -455,7 +455,7 @@ def turn_traits(view: View, sources: Sources) -> dict[str, float]:
         "request_vague": float(len(words_in(request)) < 4),
         "thought_length": math.log1p(len(thought)),
         "thought_hedged": float(bool(_HEDGED.search(thought))),
-        "thought_fits": len(words_in(made) & words_in(thought)) / max(1, len(words_in(made))),
+        "thought_fits": len(words_in(texts) & words_in(thought)) / max(1, len(words_in(texts))),
         "calls": math.log1p(len(view.calls)),
         "calls_repeat": float(len({c.key + c.name for c in view.calls}) < len(view.calls)),
         "tools": math.log1p(len(view.tools)),
@@ -463,7 +463,7 @@ def turn_traits(view: View, sources: Sources) -> dict[str, float]:
         "turns": math.log1p(view.user_turns),
         "earlier": math.log1p(len(view.earlier)),
         "arguments": math.log1p(sum(len(c.values) for c in view.calls)),
-        "said_length": math.log1p(len(made)),
+        "said_length": math.log1p(len(texts)),
         "rules_length": math.log1p(len(view.rules)),
         "results_length": math.log1p(len(sources.results.text)),
     }  # fmt: skip

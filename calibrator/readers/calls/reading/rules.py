@@ -137,8 +137,8 @@ def _records_of_call(call: Call, sources: Sources) -> list[Record]:
     texts = [v.text for v in call.values if v.kind in ("id", "mail", "path", "name")]
     found: list[Record] = []
     for text in texts[:8]:
-        held = [r for r in sources.records if len(text) > 2 and text in r.text]
-        found += sorted(held, key=lambda r: len(r.text))[:2]
+        records = [r for r in sources.records if len(text) > 2 and text in r.text]
+        found += sorted(records, key=lambda r: len(r.text))[:2]
     return found
 
 
@@ -193,7 +193,7 @@ def _state_traits(
     """
     if not records or not near:
         return {"state_listed": 0.0, "state_unlisted": 0.0, "state_excluded": 0.0}
-    held = _tokens(" ".join(_short_values(r) for r in records[:3]))
+    record_tokens = _tokens(" ".join(_short_values(r) for r in records[:3]))
     anywhere = _tokens(" ".join(_short_values(r) for r in sources.records[-80:]))
     fields = {
         t for r in sources.records[-80:] for k in list(r.fields)[:30] for t in name_words(str(k))
@@ -203,7 +203,7 @@ def _state_traits(
     for sentence in near:
         words = {t for t in _tokens(sentence.text) if stem(t) not in own} - user_words - _FILLERS
         states = words - fields
-        hit = states & held
+        hit = states & record_tokens
         if _ONLY.search(sentence.text):
             listed |= bool(hit)
             unlisted |= not hit and bool(states & anywhere or (words & fields and states))
@@ -341,9 +341,9 @@ def _clashes(call: Call, sources: Sources, own: Sequence[Record]) -> bool:
     if not dated:
         return False
     texts = [v.text for v in dated]
-    mine = {r.text for r in own}
+    own_texts = {r.text for r in own}
     return any(
-        all(text in r.text for text in texts) and r.text not in mine and r.group
+        all(text in r.text for text in texts) and r.text not in own_texts and r.group
         for r in sources.records[-60:]
     )
 

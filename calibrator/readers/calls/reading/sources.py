@@ -244,9 +244,9 @@ def _groups(decoded: Any) -> list[Members]:
         if depth > 6:
             continue
         if isinstance(value, list):
-            held = [each for each in value[:100] if isinstance(each, Mapping)]
-            if held:
-                groups.append([(_flat_text(each), each) for each in held])
+            objects = [each for each in value[:100] if isinstance(each, Mapping)]
+            if objects:
+                groups.append([(_flat_text(each), each) for each in objects])
             elif value and all(isinstance(each, str | int | float) for each in value[:100]):
                 groups.append([(str(each).lower()[:500], {}) for each in value[:100]])
             waiting += [(each, depth + 1) for each in value[:100]]
@@ -277,11 +277,11 @@ def _lines(result: str) -> list[Members]:
     [] without a line of four characters.
     """
     lines = [line.strip() for line in _CUT.sub("\n", result).splitlines()[:200]]
-    held: Members = [(line.lower()[:600], _pairs(line)) for line in lines if len(line) > 3]
-    if len(held) > 1 and all(len(fields) == 1 for _, fields in held):  # a card, one field a line
-        fields = {name: value for _, each in held for name, value in each.items()}
-        return [[(" ".join(text for text, _ in held)[:2_000], fields)]]
-    return [held] if held else []
+    rows: Members = [(line.lower()[:600], _pairs(line)) for line in lines if len(line) > 3]
+    if len(rows) > 1 and all(len(fields) == 1 for _, fields in rows):  # a card, one field a line
+        fields = {name: value for _, each in rows for name, value in each.items()}
+        return [[(" ".join(text for text, _ in rows)[:2_000], fields)]]
+    return [rows] if rows else []
 
 
 def _pairs(line: str) -> dict[str, str]:

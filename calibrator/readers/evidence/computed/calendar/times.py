@@ -330,7 +330,6 @@ def _zone(question: str) -> Judge | None:
         r"\bwhat time|\bwhat is|\bconvert|\bin UTC", question, re.IGNORECASE
     ):
         first, second = (_hours(each["o"]) for each in offsets)
-        at = question.find(re.sub(r"\s+", " ", question)[:1])
         time = times[0]
         is_target_first = (
             bool(re.match(r"^(?:what time is it in|what is the time in)", question, re.IGNORECASE))
@@ -340,17 +339,11 @@ def _zone(question: str) -> Judge | None:
         )
         move = (first - second) if is_target_first else (second - first)
         wanted = time.minutes + move
-        del at
         return lambda reply: _zone_verdict(reply, time, wanted)
     ahead = _AHEAD.search(question)
     if not ahead:
         return None
     difference = int(Fraction(ahead["n"]) * 60) * (1 if ahead["way"].startswith("a") else -1)
-    stated = re.search(
-        rf"(?:it is|it's|at|when it is) [^.?]{{0,20}}?(?:in |)"
-        rf"(?P<p>{re.escape(ahead['a'].strip())}|{re.escape(ahead['b'].strip())})\b",
-        question,
-    )
     target = re.search(
         r"what time (?:is it|will it be) in "
         rf"(?P<p>{re.escape(ahead['a'].strip())}|{re.escape(ahead['b'].strip())})\b",
@@ -359,7 +352,6 @@ def _zone(question: str) -> Judge | None:
     )
     if not target:
         return None
-    del stated
     is_first_asked = target["p"].casefold() == ahead["a"].strip().casefold()
     wanted = times[0].minutes + (difference if is_first_asked else -difference)
     return lambda reply: _zone_verdict(reply, times[0], wanted)

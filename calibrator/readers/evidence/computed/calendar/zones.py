@@ -160,14 +160,14 @@ def moves_between(question: str, time_at: int) -> tuple[int, ...]:
     if target is not None and target.end() in places:
         wanted = places.index(target.end())
     elif own is not None and own.end() in places:
-        mine = places.index(own.end())
+        own_at = places.index(own.end())
         around = question[max(0, time_at - 30) : time_at + 30]
         is_mine = bool(_OWN_TIME.search(around))
-        is_named = not is_mine and cities[1 - mine][0] in around.casefold()
+        is_named = not is_mine and cities[1 - own_at][0] in around.casefold()
         is_theirs = is_named or bool(_THEIR_TIME.search(around))
         if is_mine == is_theirs and not _FOR_ME.search(question):
             return ()
-        wanted = mine if is_theirs or (not is_mine and _FOR_ME.search(question)) else 1 - mine
+        wanted = own_at if is_theirs or (not is_mine and _FOR_ME.search(question)) else 1 - own_at
     else:
         near = [at > time_at and question[time_at:at].count(" ") <= 5 for at in places]
         if near.count(True) != 1 or " to " not in question:

@@ -162,9 +162,9 @@ def _callbacks(text: str, request: str) -> Iterator[Finding]:
         if body.strip() and not re.search(r"\breturn\b|\bthrow\b", body):
             yield _certain_bug(f"the callback of {found['m']}() returns nothing")
             break
-    at_once = _CALLED_AT_ONCE.search(text)
-    if at_once:
-        yield Finding(None, -1.5, f"{at_once['c']}() is called at once and not later")
+    early_call = _CALLED_AT_ONCE.search(text)
+    if early_call:
+        yield Finding(None, -1.5, f"{early_call['c']}() is called at once and not later")
 
 
 def _constants(text: str) -> Iterator[Finding]:

@@ -456,12 +456,12 @@ def _middles(values: dict[str, list[ast.expr]], bounds: set[str]) -> Iterator[st
     An example is `mid = (low + high) // 2`. `values` are the loop's assignments by name, `bounds`
     the names.
     """
-    for name, made in values.items():
-        half = made[0]
+    for name, assigned in values.items():
+        half = assigned[0]
         if isinstance(half, ast.BinOp) and isinstance(half.op, ast.Add):
             half = half.right  # low + (high - low) // 2
         if not (isinstance(half, ast.BinOp) and isinstance(half.op, ast.FloorDiv)):
             continue
         has_constant = any(isinstance(each, ast.Constant) for each in ast.walk(half.left))
-        if names_in(half.left) == bounds and not has_constant and len(made) == 1:
+        if names_in(half.left) == bounds and not has_constant and len(assigned) == 1:
             yield name

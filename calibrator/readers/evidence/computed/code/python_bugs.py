@@ -293,14 +293,14 @@ def _fractional_index(function: AnyFunction, values: Assigned) -> Iterator[Findi
         if not isinstance(node, ast.Subscript):
             continue
         index: ast.expr = node.slice
-        made = values.get(index.id, []) if isinstance(index, ast.Name) else [index]
+        assigned = values.get(index.id, []) if isinstance(index, ast.Name) else [index]
         if (
-            made
-            and all(isinstance(v, ast.BinOp) and isinstance(v.op, ast.Div) for v in made)
+            assigned
+            and all(isinstance(v, ast.BinOp) and isinstance(v.op, ast.Div) for v in assigned)
             and isinstance(node.value, ast.Name)
             and node.value.id not in values
         ):
-            first = made[0]
+            first = assigned[0]
             if isinstance(first, ast.BinOp) and isinstance(first.right, ast.Constant):
                 yield certain_bug(f"the index is a fraction: {text_of(first)}")
                 return

@@ -104,10 +104,10 @@ class Evaluator(Expressions):
 
         Raises NotComputableError if that is no plain name.
         """
-        made = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
-        if not isinstance(made, ast.Name):
+        error = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+        if not isinstance(error, ast.Name):
             raise NotComputableError
-        raise RaisedError(made.id)
+        raise RaisedError(error.id)
 
     def _do_Assert(self, node: ast.Assert, scope: Scope) -> None:
         """Raise RaisedError("AssertionError") unless the test is true."""

@@ -161,12 +161,12 @@ class Expressions:
 
     def _of_Dict(self, node: ast.Dict, scope: Scope) -> Any:
         """Return the dict of a literal. Raises NotComputableError for `**other`."""
-        made: dict[Any, Any] = {}
+        mapping: dict[Any, Any] = {}
         for key, value in zip(node.keys, node.values, strict=True):
             if key is None:
                 raise NotComputableError
-            values.put(made, self._value(key, scope), self._value(value, scope))
-        return made
+            values.put(mapping, self._value(key, scope), self._value(value, scope))
+        return mapping
 
     def _all(self, nodes: list[ast.expr], scope: Scope) -> Iterator[Any]:
         """Yield the values of expressions, and the elements of those with a star."""
@@ -230,10 +230,10 @@ class Expressions:
         """
         if isinstance(node.slice, ast.Slice):
             bounds = (node.slice.lower, node.slice.upper, node.slice.step)
-            made = [None if each is None else self._value(each, scope) for each in bounds]
-            if not all(each is None or isinstance(each, int) for each in made):
+            ends = [None if each is None else self._value(each, scope) for each in bounds]
+            if not all(each is None or isinstance(each, int) for each in ends):
                 raise RaisedError("TypeError")
-            return slice(*made)
+            return slice(*ends)
         return self._value(node.slice, scope)
 
     def _of_Subscript(self, node: ast.Subscript, scope: Scope) -> Any:
@@ -273,10 +273,10 @@ class Expressions:
     def _of_DictComp(self, node: ast.DictComp, scope: Scope) -> Any:
         """Return the dict of a comprehension."""
         inner = Scope(scope)
-        made: dict[Any, Any] = {}
+        mapping: dict[Any, Any] = {}
         for _ in self._rounds(node.generators, inner):
-            values.put(made, self._value(node.key, inner), self._value(node.value, inner))
-        return made
+            values.put(mapping, self._value(node.key, inner), self._value(node.value, inner))
+        return mapping
 
     def _of_Attribute(self, node: ast.Attribute, scope: Scope) -> Any:
         """Return a constant or function of an imported module, such as `math.pi`.
@@ -377,8 +377,14 @@ class Expressions:
         if len(args) != 2:
             raise NotComputableError
         function, every = args[0], values.elements(args[1])
-        made = [each if function is None else self._apply(function, [each], {}) for each in every]
-        return made if name == "map" else [e for e, is_in in zip(every, made, strict=True) if is_in]
+        results = [
+            each if function is None else self._apply(function, [each], {}) for each in every
+        ]
+        return (
+            results
+            if name == "map"
+            else [e for e, is_in in zip(every, results, strict=True) if is_in]
+        )
 
     def _is_instance(self, node: ast.Call, args: list[Any]) -> bool:
         """Return the value of `isinstance` for known types.

@@ -246,10 +246,10 @@ def format_value(value: Any, spec: str) -> str:
 def _range(*args: Any) -> list[int]:
     """Return the numbers of `range(*args)`. Raises NotComputableError above MAX_WEIGHT of them."""
     if all(isinstance(each, int) for each in args) and 1 <= len(args) <= 3:
-        made: range = guarded_call(range, *args)
-        if len(made) > MAX_WEIGHT:
+        numbers: range = guarded_call(range, *args)
+        if len(numbers) > MAX_WEIGHT:
             raise NotComputableError
-        return list(made)
+        return list(numbers)
     raise RaisedError("TypeError")
 
 

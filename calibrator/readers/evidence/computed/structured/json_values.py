@@ -177,8 +177,8 @@ _ABSENT_WORDS: Final = word_set(
 def plain_words(text: str) -> str:
     """Return a text in lower case with single spaces, without marks and accents."""
     folded = unicodedata.normalize("NFKD", text.casefold())
-    kept = "".join(character for character in folded if not unicodedata.combining(character))
-    return " ".join(re.sub(r"[\W_]+", " ", kept).split())
+    plain = "".join(character for character in folded if not unicodedata.combining(character))
+    return " ".join(re.sub(r"[\W_]+", " ", plain).split())
 
 
 def is_absence(leaf: str) -> bool:
