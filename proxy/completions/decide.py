@@ -20,7 +20,7 @@ from policies import (
     decide,
     stream_mode,
     strictest,
-    with_asked,
+    with_requested,
 )
 from proxy.errors import BadRequestError
 from proxy.exchange.request import DECISIVE, CompletionRequest
@@ -91,7 +91,7 @@ class ActivePolicies:
         if self._asked is None:
             return strictest(decisions)
         *own, asked = decisions
-        return with_asked(strictest(own), asked)
+        return with_requested(strictest(own), asked)
 
     def _decide_together(self, facts: Facts) -> Decision:
         return self._together(decide(self._now(policy, facts), facts) for policy in self.policies)
