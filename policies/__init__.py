@@ -49,7 +49,7 @@ from policies.deciding.decision import (
     decide_calls,
     reaches,
     strictest,
-    with_asked,
+    with_requested,
 )
 from policies.deciding.judge import Judge
 from policies.deciding.policy import (
@@ -227,7 +227,7 @@ __all__ = [
     "surest",
     "telling_days",
     "threshold_of",
-    "with_asked",
     "with_certificate",
+    "with_requested",
     "withdrawal",
 ]

@@ -156,7 +156,7 @@ def strictest(decisions: Iterable[Decision]) -> Decision:
     return max(first, *others, key=_severities) if others else first
 
 
-def with_asked(own: Decision, requested: Decision) -> Decision:
+def with_requested(own: Decision, requested: Decision) -> Decision:
     """Return the decision for a client that has asked for a policy besides its own.
 
     `own` is the decision of the client's policy and `requested` that of the other one. The result

@@ -20,7 +20,7 @@ from policies import (
     decide,
     stream_mode,
     strictest,
-    with_asked,
+    with_requested,
 )
 from proxy.errors import BadRequestError
 from proxy.exchange.request import DECISIVE, CompletionRequest
@@ -91,7 +91,7 @@ class ActivePolicies:
         if self._requested_policy is None:
             return strictest(decisions)
         *own, requested = decisions
-        return with_asked(strictest(own), requested)
+        return with_requested(strictest(own), requested)
 
     def _decide_together(self, facts: Facts) -> Decision:
         return self._together(decide(self._now(policy, facts), facts) for policy in self.policies)

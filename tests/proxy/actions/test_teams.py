@@ -9,7 +9,16 @@ import httpx
 import pytest
 from openai import BadRequestError, OpenAI, RateLimitError
 
-from policies import Escalate, Facts, Hold, decide, load_policy, parse_policy, strictest, with_asked
+from policies import (
+    Escalate,
+    Facts,
+    Hold,
+    decide,
+    load_policy,
+    parse_policy,
+    strictest,
+    with_requested,
+)
 from proxy.gate.rate_limits import Buckets
 from tests.conftest import StartProxy
 from tests.running.client_keys import (
@@ -335,7 +344,7 @@ def test_an_asked_policy_takes_nothing_back(
     hold does not deliver withheld text on expiry.
     """
     facts = Facts(0.5, "m")
-    found = with_asked(
+    found = with_requested(
         *(
             decide(parse_policy(f"{{version: 1, name: {name}, default: {then}}}", "p.yaml"), facts)
             for name, then in (("own", own), ("asked", requested))

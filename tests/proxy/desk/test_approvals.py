@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from policies import Decision, Facts, Hold, parse_policy, strictest, with_asked
+from policies import Decision, Facts, Hold, parse_policy, strictest, with_requested
 from policies import decide as decide_by
 from proxy.desk.decisions.desk import Desk, Verdict
 from proxy.errors import DecidedError, NotAllowedError
@@ -302,8 +302,8 @@ def test_of_two_holds_the_one_with_more_approvals_counts() -> None:
 
     one, two = holding(1), holding(2)
     assert strictest((one, two)) is strictest((two, one)) is two
-    assert with_asked(two, one) is two
-    action = with_asked(one, holding(2, "deliver")).action
+    assert with_requested(two, one) is two
+    action = with_requested(one, holding(2, "deliver")).action
     assert isinstance(action, Hold)
     assert (action.approvals, action.on_expiry) == (2, "reject")
 
