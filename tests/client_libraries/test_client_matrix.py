@@ -24,9 +24,9 @@ import pytest
 from _pytest.mark.structures import ParameterSet
 
 from tests.node.runner import SKIPPED, failures_of, run_node, sentences_of
-from tests.running.captured_logs import capture_logs
 from tests.running.live_proxy import ROOT, LiveProxy, SightedScorer, environment
 from tests.servers.clients_upstream import ClientsUpstream
+from tests.sharing.captured_logs import capture_logs
 
 SCORED_SURFACES = {"chat", "completions", "responses", "messages"}
 UPSTREAM: dict[str, Any] = {"speaks": "both"}  # of the section in proxy.yaml, beside `base_url`

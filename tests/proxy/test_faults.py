@@ -24,7 +24,6 @@ import pytest
 
 from calibrator import Item, Score
 from tests.conftest import StartProxy
-from tests.running.captured_logs import capture_logs
 from tests.running.databases import execute
 from tests.running.desk_client import DESK, HOLD, TOKEN, decide, scraped, value
 from tests.running.live_proxy import (
@@ -42,6 +41,7 @@ from tests.running.live_proxy import (
 from tests.running.postgres import PostgresServer
 from tests.servers.faulty_upstream import FaultyUpstream
 from tests.servers.raw_server import Peer, RawServer
+from tests.sharing.captured_logs import capture_logs
 
 WATCH = "version: 1\nname: faults\nmode: shadow\ndefault: deliver\n"
 BODY = json.dumps({"choices": [{"index": 0, "message": {"content": "p=0.4"}}]}).encode()

@@ -42,11 +42,11 @@ from proxy.store.retention import Retention
 from proxy.store.reviews.held_replies import Store
 from proxy.upstreams.translation.errors import error_reply
 from tests.proxy.store.test_store import REPLY
-from tests.running.captured_logs import capture_logs
 from tests.running.client_keys import OWN_KEY, make_key
 from tests.running.databases import execute
 from tests.running.live_proxy import ROOT, LiveProxy, until
 from tests.servers.faulty_upstream import FaultyUpstream
+from tests.sharing.captured_logs import capture_logs
 
 SECRET = "sk-secret of a client"
 LOGGED = re.compile(r'\b(?:log\.(?:debug|info|warning|error|exception)|ShedCounter)\(\s*"(\w+)"')

@@ -21,11 +21,11 @@ from proxy.store.reviews.audit_writer import AuditWriter
 from proxy.store.reviews.held_replies import AUDIT, HeldReply, Store
 from proxy.store.verdicts import statistics
 from tests.conftest import StartProxy
-from tests.running.captured_logs import capture_logs
 from tests.running.client_keys import ask_with, make_key, wait_until_known
 from tests.running.desk_client import API, DESK, logged_in
 from tests.running.live_proxy import LiveProxy, run_cli, streaming, until
 from tests.running.reviewing import decide
+from tests.sharing.captured_logs import capture_logs
 
 HOLD = """
 version: 1

@@ -23,7 +23,6 @@ from proxy.desk.listening import DEFAULT_PORT, bind_admin
 from proxy.errors import StartupError
 from proxy.gate.rate_limits import Buckets
 from tests.conftest import StartProxy
-from tests.running.captured_logs import capture_logs
 from tests.running.desk_client import (
     API,
     DESK,
@@ -39,6 +38,7 @@ from tests.running.desk_client import (
 )
 from tests.running.live_proxy import LiveProxy, ProxyProcess, run_cli, until
 from tests.servers.faulty_upstream import FaultyUpstream
+from tests.sharing.captured_logs import capture_logs
 
 STATS = f"{API}/stats"
 

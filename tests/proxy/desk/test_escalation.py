@@ -24,10 +24,10 @@ from proxy.store.reviews.held_replies import HELD, RELEASED, HeldReply, Store
 from tests.conftest import StartProxy
 from tests.proxy.desk.test_approvals import HELD_REPLY, events_of, put, queues
 from tests.proxy.desk.test_webhooks import config, running, soon
-from tests.running.captured_logs import capture_logs
 from tests.running.desk_client import API, DESK, bearer, decide, make_key, scraped, value
 from tests.running.live_proxy import LiveProxy, error_of, until
 from tests.servers.webhook_receiver import WebhookReceiver
+from tests.sharing.captured_logs import capture_logs
 
 MOVES = (
     "{version: 1, name: desk, default: {hold: "

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.running.captured_logs import capture_logs
 from tests.running.desk_client import (
     API,
     DESK,
@@ -22,6 +21,7 @@ from tests.running.desk_client import (
 from tests.running.live_proxy import LiveProxy, until
 from tests.running.postgres import PostgresServer
 from tests.servers.faulty_upstream import FaultyUpstream
+from tests.sharing.captured_logs import capture_logs
 
 
 @pytest.fixture(scope="module")

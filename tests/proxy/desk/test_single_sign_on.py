@@ -35,7 +35,6 @@ from proxy.desk.listening import bind_admin
 from proxy.errors import StartupError
 from tests.conftest import StartProxy
 from tests.running.browser import chromium
-from tests.running.captured_logs import capture_logs
 from tests.running.desk_client import (
     API,
     TOKEN,
@@ -46,6 +45,7 @@ from tests.running.desk_client import (
     make_key,
 )
 from tests.running.live_proxy import ROOT, LiveProxy, environment
+from tests.sharing.captured_logs import capture_logs
 
 NODE = ROOT / "tests/node"
 LOGIN = "/pinocchio/login/oidc"

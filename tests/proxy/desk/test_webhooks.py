@@ -26,11 +26,11 @@ from proxy.store.reviews.held_replies import AUDIT, HeldReply, Store
 from proxy.store.reviews.outbox import delivery_counts
 from tests.conftest import StartProxy
 from tests.proxy.store.test_store import REPLY
-from tests.running.captured_logs import capture_logs
 from tests.running.databases import execute
 from tests.running.desk_client import DESK, HOLD, decide, held_id
 from tests.running.live_proxy import until
 from tests.servers.webhook_receiver import WebhookReceiver
+from tests.sharing.captured_logs import capture_logs
 
 SECRET = "whsec_" + base64.b64encode(b"a secret of 24 bytes or so").decode()
 DESK_URL = "https://desk.example/"

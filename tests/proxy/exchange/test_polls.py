@@ -26,9 +26,9 @@ from proxy.store.verdicts.statistics import Window, latest, sample
 from tests.proxy.actions.test_actions import decide
 from tests.proxy.holds.test_approvals import HOLD, ask, asked
 from tests.proxy.holds.test_holds import REVIEW_ID
-from tests.running.captured_logs import capture_logs
 from tests.running.live_proxy import LiveProxy, until
 from tests.servers.faulty_upstream import FaultyUpstream
+from tests.sharing.captured_logs import capture_logs
 
 REQUEST_ID = "x-pinocchio-request-id"
 

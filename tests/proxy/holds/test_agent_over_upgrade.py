@@ -15,10 +15,10 @@ from openai import OpenAI
 from policies import pack_text
 from proxy.store.database import schema
 from tests.proxy.desk.test_waiting_calls import QUESTION
-from tests.running.captured_logs import capture_logs
 from tests.running.desk_client import DESK, decide
 from tests.running.live_proxy import ROOT, LiveProxy
 from tests.servers.faulty_upstream import FaultyUpstream
+from tests.sharing.captured_logs import capture_logs
 
 NEXT = """
 import sqlalchemy as sa

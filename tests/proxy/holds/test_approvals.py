@@ -31,7 +31,6 @@ from tests.proxy.actions.test_actions import ACTION, WEATHER, decide, held_rows,
 from tests.proxy.holds.test_holds import REVIEW_ID, make_late, verdict
 from tests.proxy.store.test_store import REPLY
 from tests.running import messages_client
-from tests.running.captured_logs import capture_logs
 from tests.running.live_proxy import (
     LiveProxy,
     error_of,
@@ -44,6 +43,7 @@ from tests.running.live_proxy import (
 from tests.servers.faulty_upstream import FaultyUpstream
 from tests.servers.messages_upstream import MessagesUpstream
 from tests.servers.responses_upstream import ResponsesUpstream
+from tests.sharing.captured_logs import capture_logs
 
 Json = dict[str, Any]
 HOLD = policy("{hold: {expires: 1h}}")

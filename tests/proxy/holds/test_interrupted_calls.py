@@ -13,11 +13,11 @@ import pytest
 from pinocchio.desk import Desk as AgentsDesk
 from pinocchio.desk import DeskError
 from tests.conftest import StartProxy
-from tests.running.captured_logs import capture_logs
 from tests.running.client_keys import OWN_KEY, make_key, wait_until_known
 from tests.running.desk_client import DESK, bearer, decide, scraped, value
 from tests.running.desk_client import make_key as make_reviewer
 from tests.running.live_proxy import Json, LiveProxy, error_of
+from tests.sharing.captured_logs import capture_logs
 
 CALLS = "/pinocchio/v1/calls"
 TOOL: Json = {

@@ -16,10 +16,10 @@ import pytest
 from policies import Certificate, LabelledScore, Scope, certify, load_policy
 from proxy.store.database.verdicts import VerdictStore, Withdrawal
 from proxy.store.verdicts.drift import Monitor, MonitorKey, Position, write_monitors
-from tests.running.captured_logs import capture_logs
 from tests.running.client_keys import OWN_KEY, ask_with, make_key, wait_until_known
 from tests.running.live_proxy import LiveProxy, WordScorer, until
 from tests.servers.faulty_upstream import FaultyUpstream
+from tests.sharing.captured_logs import capture_logs
 
 ACTION, POLICY = "x-pinocchio-action", "x-pinocchio-policy"
 GATE = """

@@ -23,8 +23,8 @@ from proxy.store.verdicts.drift import (
     write_monitors,
 )
 from tests.builders.simulated_traffic import CALIBRATOR, Traffic, overconfident
-from tests.running.captured_logs import capture_logs
 from tests.running.live_proxy import until
+from tests.sharing.captured_logs import capture_logs
 
 
 def harder(rng: np.random.Generator, count: int) -> Floats:

@@ -26,8 +26,8 @@ from proxy.config.settings.images import FetchConfig, ImagesConfig
 from proxy.scoring.image_fetching import MOST_AT_ONCE, MOST_REDIRECTS, ImageFetcher
 from proxy.scoring.images import MOST_HELD, Images
 from tests.builders.pictures import JPEG, PNG, data_url
-from tests.running.captured_logs import capture_logs
 from tests.servers.image_server import GIGABYTE, ImageServer
+from tests.sharing.captured_logs import capture_logs
 
 MOST = 2**20
 

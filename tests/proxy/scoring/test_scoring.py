@@ -18,8 +18,8 @@ from proxy.formats import Choice
 from proxy.scoring.engines.findings import findings_of
 from proxy.scoring.scoring import Confidence, ScoreRequest, Scoring, Status
 from proxy.scoring.waits import NICENESS
-from tests.running.captured_logs import capture_logs
 from tests.running.live_proxy import FailingScorer, SlowScorer, WordScorer, until
+from tests.sharing.captured_logs import capture_logs
 
 
 def choices(*texts: str) -> list[Choice]:

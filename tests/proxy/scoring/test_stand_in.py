@@ -35,7 +35,6 @@ from proxy.scoring.scoring import OtherAnswer, ScoreRequest, Scoring, StandIn, S
 from proxy.scoring.server.app import check_scoring_server
 from tests.builders.tiny_models import OfFamily
 from tests.conftest import StartProxy
-from tests.running.captured_logs import capture_logs
 from tests.running.desk_client import DESK, scraped, value
 from tests.running.live_proxy import (
     FailingScorer,
@@ -51,6 +50,7 @@ from tests.running.live_proxy import (
 )
 from tests.servers.engine_servers import live_scoring_server
 from tests.servers.faulty_upstream import FaultyUpstream
+from tests.sharing.captured_logs import capture_logs
 
 LATE = {"stand_in_engine_timeout", "stand_in_deadline"}
 CURVE = Recalibration("platt", Platt(1.0, 2.0), labels=100, calibrator="fake:0.7")

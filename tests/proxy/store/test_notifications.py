@@ -14,11 +14,11 @@ from proxy.gate.secret_keys import digest_of, new_key_id, new_secret
 from proxy.holds import waiting
 from proxy.store.database.client_keys import ClientKey, KeyStore
 from proxy.store.reviews.held_replies import HELD, RELEASED
-from tests.running.captured_logs import capture_logs
 from tests.running.databases import execute
 from tests.running.live_proxy import LiveProxy, question, until
 from tests.running.reviewing import decide, listed
 from tests.servers.faulty_upstream import FaultyUpstream
+from tests.sharing.captured_logs import capture_logs
 
 HOLD = "{version: 1, name: p, default: {hold: {queue: q, reply: wait, wait: 60s}}}"
 NEVER_S = 600.0

@@ -25,10 +25,10 @@ from proxy.store.database.database import open_engine
 from proxy.store.database.tables import metadata
 from proxy.store.database.verdicts import VerdictStore
 from proxy.store.queue import ReviewQueue
-from tests.running.captured_logs import capture_logs
 from tests.running.databases import execute
 from tests.running.live_proxy import ROOT, environment
 from tests.running.postgres import PASSWORD, PostgresServer
+from tests.sharing.captured_logs import capture_logs
 
 NEXT = """
 import sqlalchemy as sa

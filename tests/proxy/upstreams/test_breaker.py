@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from proxy.config.settings.upstreams import BreakerConfig
 from proxy.errors import UpstreamClosedError
 from proxy.upstreams.breaker import Breaker
-from tests.running.captured_logs import capture_logs
 from tests.running.live_proxy import LiveProxy, error_of, free_port, until
 from tests.servers.faulty_upstream import FaultyUpstream
+from tests.sharing.captured_logs import capture_logs
 
 OPEN_S = 30.0
 

@@ -13,7 +13,6 @@ from proxy.config.settings.upstreams import UpstreamConfig
 from proxy.http.wire.upstream import UpstreamRequest
 from proxy.upstreams.router import SpokenUpstream, open_upstream
 from tests.conftest import StartProxy
-from tests.running.captured_logs import capture_logs
 from tests.running.live_proxy import (
     LiveProxy,
     error_of,
@@ -23,6 +22,7 @@ from tests.running.live_proxy import (
     without_member,
 )
 from tests.servers.faulty_upstream import ENCODERS, FaultyUpstream
+from tests.sharing.captured_logs import capture_logs
 
 ODD_BODY = (
     b'\n{ "model":"ok", "temperature":1.0,"seed":1e5,"x":{"caf\\u00e9":"\xf0\x9f\x8d\x8b"},\n'

@@ -19,7 +19,6 @@ from calibrator.recalibration.curves import Platt, Recalibration
 from calibrator.recalibration.versions import RecalibrationVersions
 from tests.builders.scripted_streams import recorded
 from tests.conftest import StartProxy
-from tests.running.captured_logs import capture_logs
 from tests.running.live_proxy import (
     HearingScorer,
     RawReply,
@@ -39,6 +38,7 @@ from tests.running.responses_requests import ask as ask_for_response
 from tests.servers.faulty_upstream import FaultyUpstream
 from tests.servers.messages_upstream import MessagesUpstream
 from tests.servers.responses_upstream import ResponsesUpstream
+from tests.sharing.captured_logs import capture_logs
 
 Json = dict[str, Any]
 PACKS = Path(policies.__file__).parent / "packs"

@@ -22,8 +22,8 @@ from proxy.http.listener.sockets import server_settings
 from proxy.http.wire.http import CLIENT, BodyWriter, Client, Reply, Request
 from proxy.http.wire.outlet import Bursts, Outlet
 from tests.proxy.http.wire.always_gathered import AlwaysGathered
-from tests.running.captured_logs import capture_logs
 from tests.running.served import Served
+from tests.sharing.captured_logs import capture_logs
 
 BIG = b"x" * 3_000_000
 REPLIES = {

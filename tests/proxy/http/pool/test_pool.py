@@ -43,8 +43,8 @@ from proxy.http.wire.headers import Headers
 from proxy.http.wire.outlet import Bursts
 from proxy.http.wire.upstream import UpstreamRequest
 from tests.proxy.http.wire.always_gathered import AlwaysGathered
-from tests.running.captured_logs import capture_logs
 from tests.servers.raw_server import Peer, RawServer, Script
+from tests.sharing.captured_logs import capture_logs
 
 T = TypeVar("T")
 Run = Callable[[Coroutine[Any, Any, T]], T]

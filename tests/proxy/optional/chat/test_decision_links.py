@@ -31,7 +31,6 @@ from tests.conftest import StartProxy
 from tests.proxy.desk.console.test_console_pages import TOOL
 from tests.proxy.desk.test_approvals import HELD_REPLY, events_of, put, queues
 from tests.proxy.optional.chat.test_chat_messages import OTHER, SECRET, buttons
-from tests.running.captured_logs import capture_logs
 from tests.running.databases import execute
 from tests.running.desk_client import (
     API,
@@ -47,6 +46,7 @@ from tests.running.desk_client import (
 )
 from tests.running.live_proxy import LiveProxy, until
 from tests.servers.webhook_receiver import WebhookReceiver
+from tests.sharing.captured_logs import capture_logs
 
 TWO = """
 version: 1

@@ -36,7 +36,6 @@ from proxy.scoring.engines.scorer_protocol import read_scores
 from proxy.scoring.scoring import Scoring
 from tests.builders.pictures import data_url, picture
 from tests.conftest import StartProxy
-from tests.running.captured_logs import capture_logs
 from tests.running.live_proxy import (
     HearingScorer,
     LiveProxy,
@@ -47,6 +46,7 @@ from tests.running.live_proxy import (
 )
 from tests.servers.engine_servers import Play, SaidServer, live_scoring_server, said
 from tests.servers.raw_server import Peer
+from tests.sharing.captured_logs import capture_logs
 
 FACTS = {"calibrator": "words@1", "reads_images": False}
 GOOD = {"score": 0.25, "confidence": 0.5, "is_truncated": True}
