@@ -210,7 +210,7 @@ def base_folder(config: LlmConfig, folder: Path) -> Path:
     """
     if config.base == HERE:
         return folder
-    for beside in (Path(config.base).expanduser(), folder / config.base):
-        if beside.is_dir():
-            return beside
+    for candidate in (Path(config.base).expanduser(), folder / config.base):
+        if candidate.is_dir():
+            return candidate
     return download(config.base, config.base_revision)

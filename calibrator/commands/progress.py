@@ -92,8 +92,8 @@ class Progress:
         if not self._total:
             return f"{self._title}: {self._done:,}"
         share = f"{self._title}: {self._done:,} of {self._total:,} ({self._done / self._total:.0%})"
-        left = self._seconds_left(now)
-        return share if left is None else f"{share}, {duration_text(left)} left"
+        seconds = self._seconds_left(now)
+        return share if seconds is None else f"{share}, {duration_text(seconds)} left"
 
     def _seconds_left(self, now: float) -> float | None:
         """Return the seconds that are left, or None before any work was seen or without a total."""

@@ -246,8 +246,8 @@ def training_files(files: Sequence[Path], chosen: Sequence[Path] | None) -> list
     """
     from calibrator.rows.selection import NON_COMMERCIAL, is_trainable
 
-    beside = [file.parent.parent / "train" for file in files[:1] if file.parent.name == "test"]
-    folders = chosen or [folder for folder in beside if folder.is_dir()]
+    candidates = [file.parent.parent / "train" for file in files[:1] if file.parent.name == "test"]
+    folders = chosen or [folder for folder in candidates if folder.is_dir()]
     found = [
         f
         for folder in folders

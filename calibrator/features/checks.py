@@ -104,13 +104,13 @@ def calls(question: str, answer: str) -> list[float]:
     if not offered:
         return [0.0] * 12
     request = question.partition("Available functions")[0].lower()
-    made = made_calls(answer)
-    known = [(offered[name], arguments) for name, arguments in made if name in offered]
+    written = made_calls(answer)
+    known = [(offered[name], arguments) for name, arguments in written if name in offered]
     if not known:
         return [
             1.0,
             math.log(len(offered)),
-            float(bool(made)),
+            float(bool(written)),
             *[0.0] * 8,
             _topic(offered, request),
         ]
@@ -119,7 +119,7 @@ def calls(question: str, answer: str) -> list[float]:
     return [
         1.0,
         math.log(len(offered)),
-        float(len(known) < len(made)),
+        float(len(known) < len(written)),
         math.log1p(len(known)),
         *worst,
         float(len({json.dumps(a, sort_keys=True, default=str) for _, a in known}) < len(known)),

@@ -159,17 +159,17 @@ def _classifier(calibrator: LlmCalibrator, folder: Path, dtype: str) -> LlmConfi
     try:
         with silence_loading():
             auto: Any = AutoModelForSequenceClassification
-            made = auto.from_config(config)
+            model = auto.from_config(config)
     except ValueError as error:
         raise CheckpointError(
             f"transformers has no sequence classification for {config.model_type}: export the "
             "merged form, which vLLM reads as one with classifier_from_token"
         ) from error
-    made.model.load_state_dict(source.model.state_dict())
+    model.model.load_state_dict(source.model.state_dict())
     incorrect, correct = calibrator.model.label_rows()
     with torch.no_grad():
-        made.score.weight.copy_((correct - incorrect)[None])
-    _save(calibrator, made, folder, dtype)
+        model.score.weight.copy_((correct - incorrect)[None])
+    _save(calibrator, model, folder, dtype)
     with silence_loading():
         again: Any = AutoModelForSequenceClassification.from_pretrained(
             folder, dtype=torch.float32, local_files_only=True

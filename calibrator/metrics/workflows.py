@@ -185,13 +185,13 @@ def reviews_for(rows: Sequence[Outcome], accuracy: float = 0.95) -> Review:
     """
     allowed = 1.0 - accuracy + _ROUNDING
     errors = sum(not row.is_correct for row in rows)
-    left = [
+    remaining = [
         errors,
         *(errors - found for found in accumulate(not r.is_correct for r in _sort_by_doubt(rows))),
     ]
     total = len(rows)
-    system = next(n for n, wrong in enumerate(left) if wrong <= allowed * total)
-    delivered = next(n for n, wrong in enumerate(left) if wrong <= allowed * (total - n))
+    system = next(n for n, wrong in enumerate(remaining) if wrong <= allowed * total)
+    delivered = next(n for n, wrong in enumerate(remaining) if wrong <= allowed * (total - n))
     by_lot = max(0.0, 1.0 - allowed * total / errors) if errors else 0.0
     return Review(_share(system, total), _share(delivered, total), by_lot)
 

@@ -294,12 +294,12 @@ def _groups(
     out. Large combinations come first; a reply is in one group only. `replies` are of one
     calibrator.
     """
-    left = list(replies)
+    remaining = list(replies)
     all_kinds = {kinds for each in replies for kinds in parts(each.signals.kinds)}
     for kinds in sorted(all_kinds, key=lambda each: (-len(each), each == (LOGPROBS,), each)):
-        members = [each for each in left if kinds in parts(each.signals.kinds)]
+        members = [each for each in remaining if kinds in parts(each.signals.kinds)]
         if len(members) >= MIN_GROUP_LABELS and len({each.is_correct for each in members}) == 2:
-            left = [each for each in left if kinds not in parts(each.signals.kinds)]
+            remaining = [each for each in remaining if kinds not in parts(each.signals.kinds)]
             yield kinds, members
 
 

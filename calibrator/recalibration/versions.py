@@ -157,8 +157,8 @@ def recalibration_files(named: Named) -> tuple[Path, ...]:
     """
     paths = _paths(named)
     folders = [path for path in paths if path.name == CURRENT]
-    beside = (path.with_name(name) for path in folders for name in POINTERS.values())
-    return tuple(dict.fromkeys((*paths, *beside)))
+    pointers = (path.with_name(name) for path in folders for name in POINTERS.values())
+    return tuple(dict.fromkeys((*paths, *pointers)))
 
 
 def _paths(named: Named) -> tuple[Path, ...]:

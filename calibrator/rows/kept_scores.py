@@ -160,14 +160,14 @@ def kept_fit(
         found = np.load(path, allow_pickle=False)
         os.utime(path)
         return np.asarray(found, dtype=np.float64)
-    made = fit()
+    fitted = fit()
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove_unused(path.parent)
         partial = path.with_name(f".{path.stem}.{os.getpid()}.npy")
-        np.save(partial, made, allow_pickle=False)
+        np.save(partial, fitted, allow_pickle=False)
         partial.replace(path)
-    return made
+    return fitted
 
 
 def kept_folds(

@@ -256,12 +256,12 @@ def _write(path: Path, lines: Iterable[str]) -> None:
 
     Raises OSError.
     """
-    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        with beside.open("w", encoding="utf-8") as stream:
+        with temporary.open("w", encoding="utf-8") as stream:
             stream.writelines(lines)
             stream.flush()
             os.fsync(stream.fileno())  # a loss of power could otherwise leave an empty file
-        beside.replace(path)
+        temporary.replace(path)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)

@@ -88,11 +88,11 @@ def own_instructions(instructions: Any) -> Any:
     kept = []
     for block in instructions:
         text = block.get("text") if isinstance(block, Mapping) else None
-        left = without_attribution(text) if isinstance(text, str) else None
-        if left is None or left == text:
+        own_text = without_attribution(text) if isinstance(text, str) else None
+        if own_text is None or own_text == text:
             kept.append(block)
-        elif left:
-            kept.append({**block, "text": left})
+        elif own_text:
+            kept.append({**block, "text": own_text})
     return kept
 
 
@@ -165,8 +165,14 @@ def _own_words(message: Any) -> Any:
         return _own_instructions(message)
     content = message.get("content")
     if isinstance(content, str):
-        left = without_asides(content)
-        return message if left is content else {**message, "content": left} if left else None
+        own_text = without_asides(content)
+        return (
+            message
+            if own_text is content
+            else {**message, "content": own_text}
+            if own_text
+            else None
+        )
     if not isinstance(content, list):
         return message
     parts = [_own_part(part) for part in content]
@@ -185,8 +191,10 @@ def _own_instructions(message: Any) -> Any:
     if not _is_instruction(message):
         return message
     content = message.get("content")
-    left = own_instructions(content)
-    return message if left == content else {**message, "content": left} if left else None
+    own_text = own_instructions(content)
+    return (
+        message if own_text == content else {**message, "content": own_text} if own_text else None
+    )
 
 
 def _own_part(part: Any) -> Any:
@@ -195,6 +203,12 @@ def _own_part(part: Any) -> Any:
     None if nothing else is in it; the same object if it has no text or no block.
     """
     text = part.get("text") if isinstance(part, Mapping) else part
-    if not isinstance(text, str) or (left := without_asides(text)) is text:
+    if not isinstance(text, str) or (own_text := without_asides(text)) is text:
         return part
-    return None if not left else {**part, "text": left} if isinstance(part, Mapping) else left
+    return (
+        None
+        if not own_text
+        else {**part, "text": own_text}
+        if isinstance(part, Mapping)
+        else own_text
+    )

@@ -99,16 +99,18 @@ def _message_of(choice: Any) -> Mapping[str, Any]:
 
     Raises ValueError if the choice is no object, or has no message with content or calls.
     """
-    held = to_mapping(choice)
-    if held is None:
+    fields = to_mapping(choice)
+    if fields is None:
         raise ValueError(f"a choice must be an object, not {type(choice).__name__}")
-    if held.get("message") is None:  # a choice of a text completion, or none at all
+    if fields.get("message") is None:  # a choice of a text completion, or none at all
         return (
-            {"content": held["text"]} if isinstance(held.get("text"), str) else _check_content(held)
+            {"content": fields["text"]}
+            if isinstance(fields.get("text"), str)
+            else _check_content(fields)
         )
-    message = to_mapping(held["message"])
+    message = to_mapping(fields["message"])
     if message is None:
-        kind = type(held["message"]).__name__
+        kind = type(fields["message"]).__name__
         raise ValueError(f"a choice's message must be an object, not {kind}")
     return _check_content(message)
 

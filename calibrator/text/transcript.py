@@ -87,8 +87,8 @@ class Question:
             if not self.has_calls:
                 return None
         has_calls = bool(message.get("tool_calls") or message.get("function_call"))
-        if has_calls and isinstance(beside := message.get(LISTED), list):
-            tools = [*tools, *(each for each in beside if _is_listed(each))]
+        if has_calls and isinstance(listed := message.get(LISTED), list):
+            tools = [*tools, *(each for each in listed if _is_listed(each))]
             message = {key: value for key, value in message.items() if key != LISTED}
         offered = [*tools, *self.listed] if self.listed and has_calls else tools
         return ToolUse(
@@ -306,8 +306,8 @@ def _functions(listed: Sequence[Any]) -> list[Mapping[str, Any]]:
 
     Those without one are skipped.
     """
-    held = [t.get("function") or t.get("custom") for t in listed if isinstance(t, Mapping)]
-    return [function for function in held if isinstance(function, Mapping)]
+    functions = [t.get("function") or t.get("custom") for t in listed if isinstance(t, Mapping)]
+    return [function for function in functions if isinstance(function, Mapping)]
 
 
 def _call_text(function: Mapping[str, Any]) -> str:

@@ -76,11 +76,11 @@ class Elicitation:
         if self.judge:
             text = judge_prompt(row.question, row.answer)
             found.append(ModelRequest(self.judge, [{"role": "user", "content": text}], SURE))
-        beside = {"temperature": self.temperature}
+        parameters = {"temperature": self.temperature}
         messages = _messages_of(row)
         return [
             *found,
-            *(ModelRequest(model, messages, beside, n + 1) for n in range(self.samples)),
+            *(ModelRequest(model, messages, parameters, n + 1) for n in range(self.samples)),
         ]
 
 
@@ -98,7 +98,7 @@ class ElicitedRows:
 
 async def elicit(
     rows: Sequence[Row],
-    wanted: Elicitation,
+    elicitation: Elicitation,
     router: Router,
     kept_at: Path,
     bar: Callable[[str, int], Any],
@@ -111,7 +111,7 @@ async def elicit(
     add no field and are counted in the result. Raises StartupError for a refused key, or where
     another process has that file.
     """
-    asks = [wanted.asks(row) for row in rows]
+    asks = [elicitation.asks(row) for row in rows]
     every = [ask for each in asks for ask in each]
     with KeptAnswers(kept_at) as kept:
         sender = RequestSender(router, kept, concurrency)
@@ -120,7 +120,7 @@ async def elicit(
         found = ElicitedRows([], sender.failed, sender.retries)
         for row, requests in zip(rows, asks, strict=True):
             found.rows.append(
-                _with_answers(row, wanted, [_text(kept, ask) for ask in requests], found)
+                _with_answers(row, elicitation, [_text(kept, ask) for ask in requests], found)
             )
     return found
 
@@ -140,7 +140,7 @@ def _text(kept: KeptAnswers, ask: ModelRequest) -> str | None:
 
 
 def _with_answers(
-    row: Row, wanted: Elicitation, texts: Sequence[str | None], found: ElicitedRows
+    row: Row, elicitation: Elicitation, texts: Sequence[str | None], found: ElicitedRows
 ) -> Json:
     """Return a copy of the row's JSON object with a field for each of its answers.
 
@@ -151,16 +151,16 @@ def _with_answers(
     """
     remaining, fields = list(texts), dict(row.raw)
     found.missing += sum(text is None for text in texts)
-    if wanted.is_stated and (text := remaining.pop(0)) is not None:
+    if elicitation.is_stated and (text := remaining.pop(0)) is not None:
         stated = stated_in(text)
         found.unread += stated is None
         if stated is not None:
             fields["verbalized_confidence"] = stated
             found.counts["verbalized_confidence"] += 1
-    if wanted.judge and (text := remaining.pop(0)) is not None:
-        fields |= {"judged": judged_in(text), "judge": wanted.judge}
+    if elicitation.judge and (text := remaining.pop(0)) is not None:
+        fields |= {"judged": judged_in(text), "judge": elicitation.judge}
         found.counts["judged"] += 1
-    if wanted.samples and (samples := [text for text in remaining if text is not None]):
+    if elicitation.samples and (samples := [text for text in remaining if text is not None]):
         fields["samples"] = samples
         found.counts["samples"] += 1
     return fields

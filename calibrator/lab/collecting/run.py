@@ -123,7 +123,7 @@ class CollectionResult:
 
 
 async def collect(
-    wanted: CollectionPlan, router: Router, folder: Path, bar: Callable[[str, int], Any]
+    plan: CollectionPlan, router: Router, folder: Path, bar: Callable[[str, int], Any]
 ) -> CollectionResult:
     """Send the requests that are not answered yet, and write the folder's files.
 
@@ -133,17 +133,17 @@ async def collect(
     StartupError for a refused key or a folder in use, and TooExpensiveError once this run has cost
     `max_cost`.
     """
-    asks = wanted.asks
+    asks = plan.asks
     with KeptAnswers(folder / ANSWERS) as answers, KeptAnswers(folder / VERDICTS) as verdicts:
-        spending = _RunCost(wanted, answers, verdicts)
+        spending = _RunCost(plan, answers, verdicts)
         failed: Counter[str] = Counter()
         retries = 0
         rounds: list[tuple[KeptAnswers, str, Callable[[], list[ModelRequest]]]] = [
             (answers, "asking", lambda: [ask for _, ask in asks])
         ]
-        for is_again in AGAIN if wanted.judges else ():
+        for is_again in AGAIN if plan.judges else ():
             rounds.append(
-                (verdicts, "judging", _judgement_lister(wanted, answers, verdicts, is_again))
+                (verdicts, "judging", _judgement_lister(plan, answers, verdicts, is_again))
             )
         for kept, title, list_requests in rounds:
             requests = list_requests()
@@ -152,23 +152,23 @@ async def collect(
             sender = RequestSender(
                 router,
                 kept,
-                wanted.concurrency,
-                wanted.attempts,
-                wanted.timeout_s,
+                plan.concurrency,
+                plan.attempts,
+                plan.timeout_s,
                 spending.note,
                 failed,
             )
             with bar(title, len(requests)) as progress:
                 await sender.ask_all(requests, progress.advance)
             retries += sender.retries
-        answered = answered_of(wanted, answers)
-        labelled = [each.row(_verdicts(wanted, each, verdicts)) for each in answered]
+        answered = answered_of(plan, answers)
+        labelled = [each.row(_verdicts(plan, each, verdicts)) for each in answered]
         rows = [row for row in labelled if row is not None]
         billed = [*spending.all_answers(asks)]
         unlabelled = len(labelled) - len(rows)
-    found = split_collected(rows, wanted.band)
+    found = split_collected(rows, plan.band)
     collected = CollectionResult(
-        rows, found, unlabelled, failed, retries, bill(billed, wanted.prices)
+        rows, found, unlabelled, failed, retries, bill(billed, plan.prices)
     )
     write(folder, collected)
     return collected
@@ -180,9 +180,9 @@ class _RunCost:
     `kept` are the answers and the verdicts, in this order.
     """
 
-    def __init__(self, wanted: CollectionPlan, *kept: KeptAnswers) -> None:
-        self._wanted = wanted
-        self._kept = kept
+    def __init__(self, plan: CollectionPlan, *files: KeptAnswers) -> None:
+        self._wanted = plan
+        self._kept = files
         self._spent = 0.0
 
     def note(self, ask: ModelRequest, answer: Json) -> None:
@@ -209,16 +209,16 @@ class _RunCost:
         return [each for each in found.values() if each is not None]
 
 
-def answered_of(wanted: CollectionPlan, answers: KeptAnswers) -> list[TaskAnswer]:
+def answered_of(plan: CollectionPlan, answers: KeptAnswers) -> list[TaskAnswer]:
     """Return the kept answers with their tasks, in the order of the plan and not of the answers.
 
     Requests without an answer are left out.
     """
-    found = ((task, ask, answers.get(ask.key)) for task, ask in wanted.asks)
+    found = ((task, ask, answers.get(ask.key)) for task, ask in plan.asks)
     return [TaskAnswer(task, ask.model, kept["message"]) for task, ask, kept in found if kept]
 
 
-def _judgements(wanted: CollectionPlan, answered: TaskAnswer) -> list[ModelRequest]:
+def _judgements(plan: CollectionPlan, answered: TaskAnswer) -> list[ModelRequest]:
     """Return all requests to judges about an answer, two for each judge; [] if a rule graded it.
 
     The second asks for the verdict alone.
@@ -226,14 +226,14 @@ def _judgements(wanted: CollectionPlan, answered: TaskAnswer) -> list[ModelReque
     if answered.rule_grade is not None:
         return []
     return [
-        wanted.judgement(answered, judge, is_again=is_again)
-        for judge in wanted.judges
+        plan.judgement(answered, judge, is_again=is_again)
+        for judge in plan.judges
         for is_again in AGAIN
     ]
 
 
 def _judgement_lister(
-    wanted: CollectionPlan, answers: KeptAnswers, verdicts: KeptAnswers, is_again: bool
+    plan: CollectionPlan, answers: KeptAnswers, verdicts: KeptAnswers, is_again: bool
 ) -> Callable[[], list[ModelRequest]]:
     """Return a function that lists the requests to judges for the answers kept when it is called.
 
@@ -245,34 +245,34 @@ def _judgement_lister(
     def list_asks() -> list[ModelRequest]:
         """Return the requests for the answers kept now, in the order of answers, then of judges."""
         asks = []
-        for each in answered_of(wanted, answers):
+        for each in answered_of(plan, answers):
             if each.rule_grade is not None:
                 continue
-            for judge in wanted.judges:
-                first = wanted.judgement(each, judge, is_again=False)
+            for judge in plan.judges:
+                first = plan.judgement(each, judge, is_again=False)
                 text = _verdict_text(verdicts, first)
                 if not is_again:
                     asks.append(first)
                 elif text is not None and verdict_in(text) is None:
-                    asks.append(wanted.judgement(each, judge, is_again=True))
+                    asks.append(plan.judgement(each, judge, is_again=True))
         return asks
 
     return list_asks
 
 
 def _verdicts(
-    wanted: CollectionPlan, answered: TaskAnswer, verdicts: KeptAnswers
+    plan: CollectionPlan, answered: TaskAnswer, verdicts: KeptAnswers
 ) -> dict[str, bool | None]:
     """Return each judge's verdict by its name: whether the answer is right, or None.
 
     It is the first verdict that can be read; None where none can, none was given, or a rule graded.
     """
-    found: dict[str, bool | None] = dict.fromkeys(wanted.judges)
+    found: dict[str, bool | None] = dict.fromkeys(plan.judges)
     if answered.rule_grade is not None:
         return found
-    for judge in wanted.judges:
+    for judge in plan.judges:
         for is_again in AGAIN:
-            text = _verdict_text(verdicts, wanted.judgement(answered, judge, is_again=is_again))
+            text = _verdict_text(verdicts, plan.judgement(answered, judge, is_again=is_again))
             if text is not None and found[judge] is None:
                 found[judge] = verdict_in(text)
     return found
@@ -309,9 +309,9 @@ def write(folder: Path, found: CollectionResult) -> None:
 
 def _replace(path: Path, text: str) -> None:
     """Write text to a file beside `path`, `NAME.partial`, and rename it to `path` in one step."""
-    beside = path.with_name(f"{path.name}.partial")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(path)
+    partial = path.with_name(f"{path.name}.partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)
 
 
 def rubric_messages(

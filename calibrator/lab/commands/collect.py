@@ -102,7 +102,7 @@ def collect(
             raise input_error("collect needs a FILE with questions, --model and --output")
         tasks, bad = load_tasks(sources, is_as_it_is=as_it_is, most=questions)
         _name(bad)
-        wanted = _collection_plan(
+        plan = _collection_plan(
             tasks=tasks,
             models=list(dict.fromkeys(model)),
             judges=list(dict.fromkeys(judge or ())),
@@ -112,11 +112,11 @@ def collect(
             prices=_prices(price or ()),
             max_cost=max_cost,
         )
-        router = router_to((*wanted.models, *wanted.judges), config)
-        _estimate(wanted, output, expect_tokens)
+        router = router_to((*plan.models, *plan.judges), config)
+        _estimate(plan, output, expect_tokens)
         if estimate or output is None:
             return
-        found = _run(wanted, router, output)
+        found = _run(plan, router, output)
     _print_summary(found, output)
     if bad or found.failed or found.unlabelled:
         raise typer.Exit(FAILED)
@@ -132,13 +132,13 @@ def _collection_plan(**values: Any) -> CollectionPlan:
     low, high = values["band"]
     if not 0 <= low < high <= 1:
         raise input_error("--band wants two accuracies from 0 to 1, the lower one first")
-    wanted = CollectionPlan(**values)
-    judged = sorted({task.benchmark for task in wanted.tasks if task.grader == "rubric"})
-    if judged and not wanted.judges:
+    plan = CollectionPlan(**values)
+    judged = sorted({task.benchmark for task in plan.tasks if task.grader == "rubric"})
+    if judged and not plan.judges:
         raise input_error(
             f"{', '.join(judged)}: a model grades these answers; name it with --judge"
         )
-    return wanted
+    return plan
 
 
 def _prices(texts: Sequence[str]) -> dict[str, Price]:
@@ -185,7 +185,7 @@ def router_to(models: Iterable[str], config: Path | None) -> Router:
     return router
 
 
-def _estimate(wanted: CollectionPlan, folder: Path | None, expected_tokens: int) -> None:
+def _estimate(plan: CollectionPlan, folder: Path | None, expected_tokens: int) -> None:
     """Print what is still to be asked and its cost, by prices and `expected_tokens` a reply.
 
     Answers in `folder` are not counted. Raises StartupError where it is more than --max-cost.
@@ -195,29 +195,29 @@ def _estimate(wanted: CollectionPlan, folder: Path | None, expected_tokens: int)
     from calibrator.lab.collecting.run import ANSWERS
     from calibrator.lab.data.benchmarks.answered import TaskAnswer
 
-    asks = [ask for _, ask in wanted.asks]
+    asks = [ask for _, ask in plan.asks]
     done = keys_in(folder / ANSWERS) if folder is not None else frozenset()
-    left = [ask for ask in {each.key: each for each in asks}.values() if ask.key not in done]
+    unanswered = [ask for ask in {each.key: each for each in asks}.values() if ask.key not in done]
     judged = [
-        wanted.judgement(
+        plan.judgement(
             TaskAnswer(task, ask.model, {"content": "x" * 4 * expected_tokens}),
             judge,
             is_again=False,
         )
-        for task, ask in wanted.asks
-        for judge in wanted.judges
+        for task, ask in plan.asks
+        for judge in plan.judges
         if task.grader == "rubric" and ask.key not in done
     ]
-    lines = estimate([*left, *judged], wanted.prices, expected_tokens)
-    say(sentence(lines, f"estimate for {plural(len(wanted.tasks), 'question')}"))
-    if len(left) < len(asks):
-        say(f"{len(asks) - len(left):,} of {len(asks):,} answers are there already")
-    if wanted.max_cost is not None and total(lines) > wanted.max_cost:
-        text = f"that is more than --max-cost {wanted.max_cost:g}; ask fewer --questions"
+    lines = estimate([*unanswered, *judged], plan.prices, expected_tokens)
+    say(sentence(lines, f"estimate for {plural(len(plan.tasks), 'question')}"))
+    if len(unanswered) < len(asks):
+        say(f"{len(asks) - len(unanswered):,} of {len(asks):,} answers are there already")
+    if plan.max_cost is not None and total(lines) > plan.max_cost:
+        text = f"that is more than --max-cost {plan.max_cost:g}; ask fewer --questions"
         raise input_error(text)
 
 
-def _run(wanted: CollectionPlan, router: Router, folder: Path) -> CollectionResult:
+def _run(plan: CollectionPlan, router: Router, folder: Path) -> CollectionResult:
     """Collect labelled rows into `folder` while progress is shown, and close the router.
 
     Exits with status 1 at `--max-cost`, and with 130 after an interruption; answers are kept.
@@ -230,7 +230,7 @@ def _run(wanted: CollectionPlan, router: Router, folder: Path) -> CollectionResu
     async def collect_and_close() -> CollectionResult:
         """Collect the rows and close the router, also after an error."""
         try:
-            return await run(wanted, router, folder, Progress)
+            return await run(plan, router, folder, Progress)
         finally:
             await router.aclose()
 

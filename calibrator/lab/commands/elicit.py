@@ -53,13 +53,13 @@ def elicit(
     from calibrator.lab.collecting.eliciting import Elicitation, lines_of
 
     with exit_on_errors(), exit_on_calibrator_errors():
-        wanted = Elicitation(stated, judge, samples, model)
+        elicitation = Elicitation(stated, judge, samples, model)
         if not (stated or judge or samples):
             raise input_error("say what to ask: --stated, --judge MODEL, --samples N")
         check_target(output, files)
         rows, bad = load_labelled(files, "ignore")
-        router = router_to(_models(wanted, rows), config)
-        found = _run(rows, wanted, router, output, concurrency)
+        router = router_to(_models(elicitation, rows), config)
+        found = _run(rows, elicitation, router, output, concurrency)
         with writer(output) as stream:
             stream.write(lines_of(found))
     _print_summary(found, output)
@@ -69,16 +69,16 @@ def elicit(
         raise typer.Exit(FAILED)
 
 
-def _models(wanted: Elicitation, rows: Sequence[Row]) -> Iterator[str]:
+def _models(elicitation: Elicitation, rows: Sequence[Row]) -> Iterator[str]:
     """Yield the models to ask about these rows; raises StartupError for a row without any."""
-    for name in wanted.models(rows):
+    for name in elicitation.models(rows):
         if not name:
             raise input_error("a row has no model to ask; name one with --model")
         yield name
 
 
 def _run(
-    rows: Sequence[Row], wanted: Elicitation, router: Router, output: Path, concurrency: int
+    rows: Sequence[Row], elicitation: Elicitation, router: Router, output: Path, concurrency: int
 ) -> ElicitedRows:
     """Ask the models about the rows while progress is shown, and close the router.
 
@@ -91,7 +91,7 @@ def _run(
     async def elicit_and_close() -> ElicitedRows:
         """Ask about all rows and close the router, also after an error."""
         try:
-            return await run(rows, wanted, router, kept_at, Progress, concurrency)
+            return await run(rows, elicitation, router, kept_at, Progress, concurrency)
         finally:
             await router.aclose()
 

@@ -186,15 +186,15 @@ class Filter:
         Rows at the threshold are kept until there are `at_it` of them; all of them if that
         is None.
         """
-        left = self.at_it
+        remaining = self.at_it
         for row in scored_lines(paths):
             self.seen.count(row)
             if row.confidence < self.threshold:
                 continue
-            if row.confidence == self.threshold and left is not None:
-                if left == 0:
+            if row.confidence == self.threshold and remaining is not None:
+                if remaining == 0:
                     continue
-                left -= 1
+                remaining -= 1
             self.kept.count(row)
             yield row
 

@@ -133,7 +133,7 @@ def _make_table(entry: Entry, scored: ScoredRows, request: ReportRequest) -> Rep
     """
     command = _command(entry, request)
     try:
-        made = entry.make(scored)
+        content = entry.make(scored)
     except JudgingError as error:
         return _empty(entry, command, "lacking", str(error))
     except (ArithmeticError, LookupError, ValueError) as error:
@@ -141,9 +141,16 @@ def _make_table(entry: Entry, scored: ScoredRows, request: ReportRequest) -> Rep
             raise
         why = f"{len(scored.rows)} rows are too few for it ({error})"
         return _empty(entry, command, "lacking", why)
-    lines = [*made.lines, *paper_lines(entry.id)]
+    lines = [*content.lines, *paper_lines(entry.id)]
     return ReportTable(
-        entry.id, entry.title, entry.rows, command, made.columns, lines, made.drawings, made.note
+        entry.id,
+        entry.title,
+        entry.rows,
+        command,
+        content.columns,
+        lines,
+        content.drawings,
+        content.note,
     )
 
 

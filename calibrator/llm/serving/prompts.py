@@ -160,10 +160,10 @@ class Prompts:
         """
         if not sizes:
             return ids
-        left, row = list(sizes), []
+        remaining, row = list(sizes), []
         for id in ids:
-            row += [id] * (left.pop(0) if id == self.image_id and left else 1)
-        if left:
+            row += [id] * (remaining.pop(0) if id == self.image_id and remaining else 1)
+        if remaining:
             raise CheckpointError("the base's chat template does not show every image")
         return row
 

@@ -124,8 +124,8 @@ def _score_rows(
     say_rows(rows, bad)
     train: list[Row] = []
     if options.is_retrained:
-        beside = _training_files(paths, files, options.train)
-        train = load_labelled(beside)[0] if beside else []
+        train_files = _training_files(paths, files, options.train)
+        train = load_labelled(train_files)[0] if train_files else []
     card = checkpoint_card(options.calibrator)
     extent: Extent = _quick_extent(Extent) if options.is_quick else Extent()
     found = ScoredRows(
@@ -154,8 +154,8 @@ def _training_files(
 
     Without either they are looked for beside `files`, as `training_files` does.
     """
-    beside = [folder / "train" for folder in paths if (folder / "train").is_dir()]
-    return training_files(files, train or beside or None)
+    folders = [folder / "train" for folder in paths if (folder / "train").is_dir()]
+    return training_files(files, train or folders or None)
 
 
 @contextmanager

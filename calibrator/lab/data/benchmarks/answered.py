@@ -89,8 +89,8 @@ class TaskAnswer:
 
     def _response(self) -> Any:
         """Return the answer's text, or the message's set fields if it has more (tool calls)."""
-        beside = ("reasoning_content", "reasoning", "refusal", "tool_calls", "function_call")
-        if any(self.message.get(name) for name in beside):
-            named = {name: self.message.get(name) for name in ("content", *beside)}
+        members = ("reasoning_content", "reasoning", "refusal", "tool_calls", "function_call")
+        if any(self.message.get(name) for name in members):
+            named = {name: self.message.get(name) for name in ("content", *members)}
             return {name: value for name, value in named.items() if value is not None}
         return self.text

@@ -75,14 +75,14 @@ def _other_values(value: Value, draft: Draft) -> list[Any]:
     fields = {
         key
         for record in draft.sources.records
-        for key, held in record.fields.items()
-        if str(held).lower() == value.text
+        for key, other in record.fields.items()
+        if str(other).lower() == value.text
     }
     found = {
-        str(held): held
+        str(other): other
         for record in draft.sources.records
-        for key, held in record.fields.items()
-        if key in fields and isinstance(held, str | int)
+        for key, other in record.fields.items()
+        if key in fields and isinstance(other, str | int)
     }
     if not found and value.kind in ("id", "mail"):
         text = draft.sources.results.text + "\n" + draft.sources.users.text
@@ -90,8 +90,8 @@ def _other_values(value: Value, draft: Draft) -> list[Any]:
                  if shape(each) == shape(value.text)}  # fmt: skip
         raw = str(value.raw)
         found = {k: (str(v).upper() if raw.isupper() else v) for k, v in found.items()}
-    listed = [(text, held) for text, held in found.items() if text.lower() not in used]
-    return [held if isinstance(value.raw, type(held)) else text for text, held in sorted(listed)]
+    listed = [(text, other) for text, other in found.items() if text.lower() not in used]
+    return [other if isinstance(value.raw, type(other)) else text for text, other in sorted(listed)]
 
 
 def number_moved(draft: Draft) -> bool:
@@ -388,10 +388,10 @@ def _without_calls(message: Json, dropped: set[Any], text: str) -> Json | None:
     calls = message.get("tool_calls")
     if not isinstance(calls, list):
         return message
-    left = [c for c in calls if c.get("id") not in dropped and text not in str(c).lower()]
-    if len(left) == len(calls):
+    remaining = [c for c in calls if c.get("id") not in dropped and text not in str(c).lower()]
+    if len(remaining) == len(calls):
         return message
-    return {**message, "tool_calls": left} if left else None
+    return {**message, "tool_calls": remaining} if remaining else None
 
 
 def put_request(draft: Draft, request: str) -> bool:

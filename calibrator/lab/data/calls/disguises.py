@@ -106,9 +106,9 @@ def plant_values(draft: Draft) -> bool:
         return False
     rng.shuffle(texts)
     line = rng.choice(_PLANTS).format(rng.choice((" ", ", ", "; ", " / ")).join(texts))
-    held = draft.messages[places[-1]]
-    lines = [line, held["content"]] if rng.random() < 0.3 else [held["content"], line]
-    draft.messages[places[-1]] = {**held, "content": "\n".join(lines)}
+    message = draft.messages[places[-1]]
+    lines = [line, message["content"]] if rng.random() < 0.3 else [message["content"], line]
+    draft.messages[places[-1]] = {**message, "content": "\n".join(lines)}
     return True
 
 

@@ -44,11 +44,11 @@ class Draft:
         """
         if value.path not in self.arguments or isinstance(self.arguments[value.path], dict):
             return False
-        held = self.arguments[value.path]
-        if isinstance(held, list):
-            if value.raw not in held:
+        current = self.arguments[value.path]
+        if isinstance(current, list):
+            if value.raw not in current:
                 return False
-            self.arguments[value.path] = [new if each == value.raw else each for each in held]
+            self.arguments[value.path] = [new if each == value.raw else each for each in current]
         else:
             self.arguments[value.path] = new
         return True

@@ -61,7 +61,7 @@ def lessons_of(
     conversation.
     """
     graded = [lesson for row in rows if (lesson := lesson_of(row)) is not None]
-    made = [
+    synthetic = [
         CallLesson(
             s.used,
             s.correct,
@@ -76,8 +76,11 @@ def lessons_of(
             *commands(round(scene_count * COMMAND_SHARE), seed),
         )
     ]
-    changed_ones = [*_change_lessons(graded, seed, faults), *_change_lessons(made, seed + 1, 1)]
-    unplanted = [*graded, *made, *changed_ones]
+    changed_ones = [
+        *_change_lessons(graded, seed, faults),
+        *_change_lessons(synthetic, seed + 1, 1),
+    ]
+    unplanted = [*graded, *synthetic, *changed_ones]
     return [*unplanted, *_plant_lessons(unplanted, seed)]
 
 
@@ -110,12 +113,12 @@ def written_calls(row: Row) -> ToolUse | None:
     """
     text, sign, _ = row.question.partition("Available functions (JSON):")
     offered = offered_tools(row.question) if sign else {}
-    made = made_calls(row.answer) if offered else []
-    if not any(name in offered for name, _ in made):
+    written = made_calls(row.answer) if offered else []
+    if not any(name in offered for name, _ in written):
         return None
     calls = [
         {"type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
-        for name, arguments in made
+        for name, arguments in written
     ]
     tools = [{"function": {**tool, "name": name}} for name, tool in offered.items()]
     request = text.strip().removeprefix("User request:").strip()

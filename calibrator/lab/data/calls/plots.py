@@ -158,7 +158,7 @@ def purse(stage: Stage) -> Iterator[Outcome]:
     scene. Outcomes are (1 or 0, (tool's name, arguments), turns before).
     """
     name = next(n for n, v in stage.values.items() if isinstance(v, int | float))
-    wanted = float(stage.values[name]) or 1.0
+    price = float(stage.values[name]) or 1.0
     tool, does, key = stage.rng.choice(_PURSES)
     stage.rules.insert(1, stage.rng.choice(_PURSE_RULES).format(name=spoken_name(tool)))
     stage.others.append((tool, does))
@@ -167,9 +167,11 @@ def purse(stage: Stage) -> Iterator[Outcome]:
         stage.turns[:] = before
         stage.say(request_of(stage))
         look_up(stage)
-        left = round(wanted * factor, 1)
+        amount = round(price * factor, 1)
         balance = (
-            json.dumps({key: left}) if stage.rng.random() < 0.6 else f"{spoken_name(key)}: {left}"
+            json.dumps({key: amount})
+            if stage.rng.random() < 0.6
+            else f"{spoken_name(key)}: {amount}"
         )
         stage.call(tool, {}, balance)
         yield correct, (stage.write.name, dict(stage.values)), list(stage.turns)

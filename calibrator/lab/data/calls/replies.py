@@ -279,8 +279,8 @@ def _other_value(stage: Stage, field: str) -> object:
         moved = date.fromisoformat(str(value)) + timedelta(stage.rng.choice((-3, -1, 1, 2, 7)))
         return moved.isoformat()
     kinds = stage.domain.fields[field].split("|")
-    left = [kind for kind in kinds if kind != value and len(kinds) > 1]
-    return stage.rng.choice(left) if left else value
+    remaining = [kind for kind in kinds if kind != value and len(kinds) > 1]
+    return stage.rng.choice(remaining) if remaining else value
 
 
 def play_refusal(stage: Stage) -> Iterator[Outcome]:
@@ -360,17 +360,17 @@ def play_count(stage: Stage) -> Iterator[Outcome]:
     """
     stage.say(f"How many {stage.domain.record}s are there for {stage.name_record(stage.record)}?")
     before = list(stage.turns)
-    held = stage.rng.randrange(3, 60)
+    count = stage.rng.randrange(3, 60)
     tool = stage.domain.find[0]
-    stage.call(tool, {"query": stage.name_record(stage.record)}, json.dumps({"count": held}))
+    stage.call(tool, {"query": stage.name_record(stage.record)}, json.dumps({"count": count}))
     form = stage.rng.choice(_COUNTS)
-    yield 1, _sentence(stage, [form], n=held), list(stage.turns)
+    yield 1, _sentence(stage, [form], n=count), list(stage.turns)
     yield (
         0,
-        _sentence(stage, [form], n=held + stage.rng.choice((-2, -1, 1, 2, 3))),
+        _sentence(stage, [form], n=count + stage.rng.choice((-2, -1, 1, 2, 3))),
         list(stage.turns),
     )
-    yield 0, _sentence(stage, [form], n=held), before
+    yield 0, _sentence(stage, [form], n=count), before
 
 
 def play_assurance(stage: Stage) -> Iterator[Outcome]:
@@ -473,8 +473,8 @@ def _unfounded_claims(remark: Remark, rng: random.Random) -> Iterator[Remark]:
     called = [each for each in since if each.get("role") == "tool"]
     if any(is_failure(str(each.get("content"))) for each in called):
         return
-    left = [*messages[: users[-1] + 1], *_without_acts(since)]
-    yield Remark(ToolUse(left, remark.used.tools, remark.used.message), 0, "unacted", False)
+    remaining = [*messages[: users[-1] + 1], *_without_acts(since)]
+    yield Remark(ToolUse(remaining, remark.used.tools, remark.used.message), 0, "unacted", False)
     why = rng.choice(_FAILURES).format(why=rng.choice(_WHYS))
     wrong = [{**each, "content": why} if each in called else each for each in since]
     past = [*messages[: users[-1] + 1], *wrong]
@@ -488,11 +488,11 @@ def _is_act(message: Json) -> bool:
 
 def _without_acts(messages: Sequence[Json]) -> list[Json]:
     """Return the messages without the calls of changing tools and without their results."""
-    left: list[Json] = []
+    remaining: list[Json] = []
     is_left_out = False
     for each in messages:
         if each.get("role") != "tool":
             is_left_out = _is_act(each)
         if not is_left_out:
-            left.append(each)
-    return left
+            remaining.append(each)
+    return remaining

@@ -60,8 +60,8 @@ def _copy_parts(used: ToolUse) -> tuple[list[Any], list[Any], Json]:
 def _functions(message: Json) -> list[Json]:
     """Return the `function` objects of a message's calls, each with `name` and `arguments`."""
     listed = message.get("tool_calls")
-    held = [each.get("function") for each in listed] if isinstance(listed, list) else []
-    return [each for each in held if isinstance(each, dict)]
+    functions = [each.get("function") for each in listed] if isinstance(listed, list) else []
+    return [each for each in functions if isinstance(each, dict)]
 
 
 def _arguments(function: Json) -> Json:
@@ -194,9 +194,11 @@ def _schema(change: Callable[[Json, Json], None]) -> Callable[[ToolUse, str], It
         messages, tools, message = _copy_parts(used)
         for function in _functions(message):
             for tool in tools:
-                held = tool.get("function", tool) if isinstance(tool, dict) else {}
-                schema = held.get("parameters") if isinstance(held, dict) else None
-                if isinstance(schema, dict) and held.get("name") == function.get("name"):
+                tool_function = tool.get("function", tool) if isinstance(tool, dict) else {}
+                schema = (
+                    tool_function.get("parameters") if isinstance(tool_function, dict) else None
+                )
+                if isinstance(schema, dict) and tool_function.get("name") == function.get("name"):
                     change(schema, _arguments(function))
         yield ToolUse(messages, tools, message)
 

@@ -441,11 +441,11 @@ ADDITIONS: dict[Edit, int] = {claim_more: 4, add_detail: 3}
 
 def apply(edits: dict[Edit, int], sentence: str, passage: str, rng: random.Random) -> str | None:
     """Return the sentence after one edit that applies, drawn by weight; None if none does."""
-    left = dict(edits)
-    while left:
-        edit = rng.choices(list(left), list(left.values()))[0]
+    remaining = dict(edits)
+    while remaining:
+        edit = rng.choices(list(remaining), list(remaining.values()))[0]
         edited = edit(sentence, passage, rng)
         if edited is not None and edited != sentence:
             return edited
-        del left[edit]
+        del remaining[edit]
     return None

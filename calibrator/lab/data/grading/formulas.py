@@ -153,12 +153,12 @@ def _is_same(one: FormulaValue, other: FormulaValue) -> bool:
         return False
     if one.kind not in ("set", "list"):
         return all(map(_is_same, one.parts, other.parts))
-    left = list(other.parts)
+    remaining = list(other.parts)
     for part in one.parts:
-        found = next((each for each in left if _is_same(part, each)), None)
+        found = next((each for each in remaining if _is_same(part, each)), None)
         if found is None:
             return False
-        left.remove(found)
+        remaining.remove(found)
     return True
 
 

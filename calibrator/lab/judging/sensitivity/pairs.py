@@ -92,17 +92,17 @@ def _sample_rows(rows: Sequence[Row], most: int, rng: random.Random) -> list[Row
 
 def _choose_pairs(
     benchmark: str,
-    made: Mapping[str, Sequence[tuple[Row, Row]]],
+    pairs_of_kind: Mapping[str, Sequence[tuple[Row, Row]]],
     most: int,
     rng: random.Random,
 ) -> Iterator[ReplyPair]:
     """Yield at most `most` pairs of each kind, the first in one random order of the right rows.
 
-    `made` has for each kind pairs of a right row and the changed one.
+    `pairs_of_kind` has for each kind pairs of a right row and the changed one.
     """
-    rights = {id(right): right for pairs in made.values() for right, _ in pairs}
+    rights = {id(right): right for pairs in pairs_of_kind.values() for right, _ in pairs}
     rank = dict(zip(rights, rng.sample(range(len(rights)), len(rights)), strict=True))
-    for kind, pairs in made.items():
+    for kind, pairs in pairs_of_kind.items():
         ordered = sorted(pairs, key=lambda pair: rank[id(pair[0])])
         for right, changed in ordered[:most]:
             yield ReplyPair(kind, benchmark, right, changed, _calls(right))
@@ -113,13 +113,13 @@ def _text_pairs(right: Sequence[Row], seed: int) -> dict[str, list[tuple[Row, Ro
 
     Rows to which a kind does not apply are left out of it.
     """
-    made: dict[str, list[tuple[Row, Row]]] = {}
+    pairs_of_kind: dict[str, list[tuple[Row, Row]]] = {}
     for kind in KINDS:
         pairs = [(one.row, one.answer) for one in corrupt_rows(right, kind, seed)]
         if kind == "off topic":
             pairs = _with_unseen_sentences(pairs, seed)
-        made[kind] = [(row, replace(row, answer=answer)) for row, answer in pairs]
-    return made
+        pairs_of_kind[kind] = [(row, replace(row, answer=answer)) for row, answer in pairs]
+    return pairs_of_kind
 
 
 def _with_unseen_sentences(pairs: Sequence[tuple[Row, str]], seed: int) -> list[tuple[Row, str]]:

@@ -107,7 +107,7 @@ def study_reasons(
         ]
         for kind, edits in chosen.items()
     }
-    rights = {kind: [row.correct == 1 for row, _, _ in all_] for kind, all_ in members.items()}
+    rights = {kind: [row.correct == 1 for row, _, _ in named] for kind, named in members.items()}
     entries = [_figures(kind, len(chosen[kind]), rises[kind], rights[kind]) for kind in chosen]
     entries.sort(key=lambda one: -one.told)
     together = _figures(
@@ -128,11 +128,11 @@ def _draw_evenly(
     is left to the others.
     """
     rng = random.Random(SEED)
-    found, left = {}, most
+    found, remaining = {}, most
     for number, kind in enumerate(sorted(members, key=lambda each: (len(members[each]), each))):
-        share = left // (len(members) - number)
+        share = remaining // (len(members) - number)
         found[kind] = rng.sample(members[kind], min(len(members[kind]), share))
-        left -= len(found[kind])
+        remaining -= len(found[kind])
     return found
 
 
@@ -212,13 +212,13 @@ def option_argued_for(row: Row) -> str | None:
         return None
     working = row.answer[: found.start()].lower()[-400:]
     words = {letter: set(_WORD.findall(text.lower())) for letter, text in options.items()}
-    held = {
+    shares = {
         letter: len([word for word in own if word in working]) / len(own)
         for letter, own in words.items()
         if own
     }
-    best = max(held, key=lambda letter: (held[letter], letter), default=found[1])
-    if best == found[1].upper() or not held[best]:
+    best = max(shares, key=lambda letter: (shares[letter], letter), default=found[1])
+    if best == found[1].upper() or not shares[best]:
         return None
     return row.answer[: found.start(1)] + best + row.answer[found.end(1) :]
 

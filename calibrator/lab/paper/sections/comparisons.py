@@ -104,21 +104,21 @@ def main_table(scored: ScoredRows) -> TableContent:
 
     A last line has the calibrator on all rows, and a drawing the ROC curves (U03).
     """
-    made = TableContent(COLUMNS)
+    table = TableContent(COLUMNS)
     labels, methods = _on_all(scored)
     for method in methods:
         row = ROW_OF.get(method.name, "")
-        made.add(method.name, row, **figures_of(scored, labels, method.confidence))
+        table.add(method.name, row, **figures_of(scored, labels, method.confidence))
     whole = figures_of(scored, scored.labels, scored.confidence())
-    made.add(f"{OURS}, all rows", "J09", **whole)
+    table.add(f"{OURS}, all rows", "J09", **whole)
     drawn = [(one.name, _points(labels, one.confidence)) for one in methods]
     names = [name for name, _ in drawn]
     caption = f"ROC curves: {'; '.join(names)}."
-    made.drawings.append(Drawing("U03", roc_curves(drawn), caption, names))
-    made.note = (
+    table.drawings.append(Drawing("U03", roc_curves(drawn), caption, names))
+    table.note = (
         "Fitted on half of the questions, judged on the others. Intervals: BCa over replies."
     )
-    return made
+    return table
 
 
 def stated_table(scored: ScoredRows) -> TableContent:
@@ -129,24 +129,24 @@ def stated_table(scored: ScoredRows) -> TableContent:
     rows state a confidence.
     """
     stated, judged, methods = _on_stated(scored)
-    labels, made = stated.labels[judged], TableContent(COLUMNS)
+    labels, table = stated.labels[judged], TableContent(COLUMNS)
     for method in methods:
-        made.add(method.name, ROW_OF[method.name], **figures_of(stated, labels, method.confidence))
+        table.add(method.name, ROW_OF[method.name], **figures_of(stated, labels, method.confidence))
     for method in methods[:2]:
         bins = reliability(labels, method.confidence)
         caption = f"{method.name}: how often replies of each confidence are right."
-        made.drawings.append(Drawing("U02", reliability_diagram(bins, method.name), caption))
+        table.drawings.append(Drawing("U02", reliability_diagram(bins, method.name), caption))
     drawn = [(one.name, _points(labels, one.confidence)) for one in methods]
     names = [name for name, _ in drawn]
     caption = f"ROC curves: {'; '.join(names)}."
-    made.drawings.append(Drawing("U03", roc_curves(drawn), caption, names))
+    table.drawings.append(Drawing("U03", roc_curves(drawn), caption, names))
     as_replied = with_stated_confidence(scored.rows)
     count = sum(a.answer != b.answer for a, b in zip(stated.rows, as_replied, strict=True))
-    made.note = (
+    table.note = (
         f"{count:,} of {len(stated.rows):,} replies had the stated confidence in their text; the "
         "calibrator was shown them without it."
     )
-    return made
+    return table
 
 
 def significance_table(scored: ScoredRows) -> TableContent:
@@ -156,7 +156,7 @@ def significance_table(scored: ScoredRows) -> TableContent:
     Baselines of stated confidence are left out if too few rows state one. A drawing shows the
     differences (U06).
     """
-    made = TableContent(
+    table = TableContent(
         (
             Column("rows", "rows", "count"),
             Column("difference", "AUROC higher by"),
@@ -169,7 +169,7 @@ def significance_table(scored: ScoredRows) -> TableContent:
     )
     labels, methods = _on_all(scored)
     judged = scored.halves[1]
-    forest_rows = _add_comparisons(made, scored, labels, scored.questions[judged], methods, "")
+    forest_rows = _add_comparisons(table, scored, labels, scored.questions[judged], methods, "")
     try:
         stated, at, methods = _on_stated(scored)
     except LacksError:  # the table of stated confidences reports this
@@ -177,16 +177,21 @@ def significance_table(scored: ScoredRows) -> TableContent:
     else:
         questions = question_numbers(stated.rows)[at]
         forest_rows += _add_comparisons(
-            made, stated, labels_of(stated.rows_at(at)), questions, methods, ", rows that state one"
+            table,
+            stated,
+            labels_of(stated.rows_at(at)),
+            questions,
+            methods,
+            ", rows that state one",
         )
     svg = forest(forest_rows, "AUROC higher by", 0.0)
     caption = "AUROC of the calibrator less that of each baseline; 95 %, over questions."
-    made.drawings.append(Drawing("U06", svg, caption))
-    return made
+    table.drawings.append(Drawing("U06", svg, caption))
+    return table
 
 
 def _add_comparisons(
-    made: TableContent,
+    table: TableContent,
     scored: ScoredRows,
     labels: Ints,
     questions: Ints,
@@ -204,7 +209,7 @@ def _add_comparisons(
     rows = []
     for one in compare("", methods, drawn, labels):
         label, found = f"{one.baseline}{where}", one.pooled.difference
-        made.add(
+        table.add(
             label,
             "J15" if one.baseline == "stated confidence and length" else "H05",
             rows=len(labels),

@@ -49,20 +49,20 @@ def elicited_table(scored: ScoredRows) -> TableContent:
     Each is judged on the rows that hold its data, and so is the calibrator beside it. Raises
     LacksError if too few rows have any.
     """
-    made = TableContent(_COLUMNS)
-    _judges(scored, made)
-    _samples(scored, made)
-    _likelihoods(scored, made)
-    if not made.lines:
+    table = TableContent(_COLUMNS)
+    _judges(scored, table)
+    _samples(scored, table)
+    _likelihoods(scored, table)
+    if not table.lines:
         raise LacksError(
             f"fewer than {FEWEST} rows have `judged`, `samples` or `token_logprobs`; "
             "`pinocchio elicit` asks models for them"
         )
-    made.note = (
+    table.note = (
         "Samples are compared by a lexical entailment of our own, not by DeBERTa-large-MNLI. "
         "Calls: how often a model is asked for one number; the calibrator asks none."
     )
-    return made
+    return table
 
 
 def _rows_with(scored: ScoredRows, has: Callable[[Mapping[str, Any]], bool]) -> list[int]:
@@ -76,7 +76,7 @@ def _rows_with(scored: ScoredRows, has: Callable[[Mapping[str, Any]], bool]) -> 
 
 
 def _add(
-    made: TableContent,
+    table: TableContent,
     scored: ScoredRows,
     at: Sequence[int],
     label: str,
@@ -105,16 +105,16 @@ def _add(
         "ours": auroc(y, ours),
         "p": delong(y, ours, found).p,
     }
-    made.add(label, row, **values)
+    table.add(label, row, **values)
 
 
-def _judges(scored: ScoredRows, made: TableContent) -> None:
+def _judges(scored: ScoredRows, table: TableContent) -> None:
     """Add a line (J06) for each model that judged enough rows, by the confidences that it gave."""
     judges = sorted({str(row.raw["judge"]) for row in scored.rows if row.raw.get("judge")})
     for judge in judges:
         if at := _rows_with(scored, partial(_is_judged_by, judge)):
             found = np.array([float(scored.rows[i].raw["judged"]) for i in at])
-            _add(made, scored, at, f"judge {judge}", found, 1, "J06")
+            _add(table, scored, at, f"judge {judge}", found, 1, "J06")
 
 
 def _is_judged_by(judge: str, raw: Mapping[str, Any]) -> bool:
@@ -128,7 +128,7 @@ def samples_of(row: Row) -> list[str]:
     return [str(each) for each in samples] if isinstance(samples, list) else []
 
 
-def _samples(scored: ScoredRows, made: TableContent) -> None:
+def _samples(scored: ScoredRows, table: TableContent) -> None:
     """Add a line for each measure of agreement between samples, at several numbers of samples.
 
     The numbers are those of `BUDGETS` that every row has, and the most that every row has. Adds
@@ -147,10 +147,10 @@ def _samples(scored: ScoredRows, made: TableContent) -> None:
         for name, measure in SAMPLED.items():
             found = np.array([measure(each) for each in sampled])
             row = "M02" if budget != min(most, BUDGETS[1]) else "M01"
-            _add(made, scored, at, f"{name}, {budget} samples", found, budget, row)
+            _add(table, scored, at, f"{name}, {budget} samples", found, budget, row)
 
 
-def _likelihoods(scored: ScoredRows, made: TableContent) -> None:
+def _likelihoods(scored: ScoredRows, table: TableContent) -> None:
     """Add lines (M07) for the mean, lowest and sum of the tokens' log-probabilities, and entropy.
 
     Each is added only if enough rows hold `token_logprobs`, or `top_logprobs` for the entropy.
@@ -160,8 +160,8 @@ def _likelihoods(scored: ScoredRows, made: TableContent) -> None:
         each = [likelihoods(scored.rows[i].raw["token_logprobs"]) for i in at]
         for name in ("mean", "lowest", "sum"):
             found = np.array([one[name] for one in each])
-            _add(made, scored, at, f"{name} log-probability", found, 1, "M07")
+            _add(table, scored, at, f"{name} log-probability", found, 1, "M07")
     at = _rows_with(scored, lambda raw: bool(raw.get("top_logprobs")))
     if at:
         found = np.array([token_certainty(scored.rows[i].raw["top_logprobs"]) for i in at])
-        _add(made, scored, at, "token entropy", found, 1, "M07")
+        _add(table, scored, at, "token entropy", found, 1, "M07")

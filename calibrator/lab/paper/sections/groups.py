@@ -58,17 +58,17 @@ def models_table(scored: ScoredRows) -> TableContent:
     The last two lines have means (H16) over all models with enough replies, not only those listed.
     Raises LacksError if no model has `FEWEST` replies, right and wrong ones.
     """
-    made = TableContent(_RANKED)
+    table = TableContent(_RANKED)
     groups = scored.groups(lambda row: row.model)
     if not groups:
         raise LacksError(f"no model has {FEWEST} replies, right and wrong ones")
     for name, at in groups[:LARGEST]:
-        made.add(printable_name(name), "J10", **_ranking_figures(scored, at))
-    _add_means(made, "models", [_ranking_figures(scored, at) for _, at in groups])
-    return made
+        table.add(printable_name(name), "J10", **_ranking_figures(scored, at))
+    _add_means(table, "models", [_ranking_figures(scored, at) for _, at in groups])
+    return table
 
 
-def _add_means(made: TableContent, what: str, found: Sequence[dict[str, Value]]) -> None:
+def _add_means(content: TableContent, what: str, found: Sequence[dict[str, Value]]) -> None:
     """Add two lines (H16): the mean of the groups' figures, and the mean weighted by their rows.
 
     `what` names the groups, such as `models`; `found` has the figures of each, as
@@ -80,7 +80,7 @@ def _add_means(made: TableContent, what: str, found: Sequence[dict[str, Value]])
     for label, weights in (("mean over", None), ("mean weighed by rows over", rows)):
         values = np.average(table, axis=0, weights=weights)
         each = dict(zip(names, map(float, values), strict=True))
-        made.add(f"{label} {len(found)} {what}", "H16", rows=int(rows.sum()), **each)
+        content.add(f"{label} {len(found)} {what}", "H16", rows=int(rows.sum()), **each)
 
 
 def transfer_table(scored: ScoredRows) -> TableContent:
@@ -91,14 +91,14 @@ def transfer_table(scored: ScoredRows) -> TableContent:
     there are `FEWEST` with both labels. Means over makers follow. Raises LacksError if no maker has
     enough rows.
     """
-    made = TableContent((*_RANKED, Column("seen", "of models in training", "share")))
+    table = TableContent((*_RANKED, Column("seen", "of models in training", "share")))
     known = {name.lower() for name in scored.trained_models}
     seen = np.array([known_name(row.model, known) is not None for row in scored.rows])
     groups = scored.groups(lambda row: family(row.model))
     if not groups:
         raise LacksError(f"no maker's models have {FEWEST} replies, right and wrong ones")
     for name, at in groups:
-        made.add(
+        table.add(
             name,
             "K01",
             **_ranking_figures(scored, at),
@@ -106,15 +106,15 @@ def transfer_table(scored: ScoredRows) -> TableContent:
         )
     new = np.flatnonzero(~seen)
     if known and len(new) >= FEWEST and len(set(scored.labels[new])) == 2:
-        made.add(
+        table.add(
             "models that training has not seen", "K01", **_ranking_figures(scored, new), seen=0.0
         )
-    _add_means(made, "makers", [_ranking_figures(scored, at) for _, at in groups])
-    made.note = (
+    _add_means(table, "makers", [_ranking_figures(scored, at) for _, at in groups])
+    table.note = (
         "A transfer result is of models that training has not seen; for makers left out of "
         "training see K04."
     )
-    return made
+    return table
 
 
 def benchmarks_table(scored: ScoredRows) -> TableContent:
@@ -123,7 +123,7 @@ def benchmarks_table(scored: ScoredRows) -> TableContent:
     A last line has Spearman's rho of accuracy and AUROC over them. Benchmarks without an AUROC are
     left out, the highest AUROC is first; `d` is Cohen's d. The table is empty if none is left.
     """
-    made = TableContent(
+    table = TableContent(
         (
             Column("rows", "rows", "count"),
             Column("right", "right"),
@@ -140,11 +140,11 @@ def benchmarks_table(scored: ScoredRows) -> TableContent:
     found = [one for one in found if math.isfinite(one.auroc)]
     for one in sorted(found, key=lambda one: -one.auroc):
         line: dict[str, Value] = {"rows": one.rows, "right": one.accuracy, "auroc": one.auroc}
-        made.add(one.group, "J12", **line, d=one.d)
+        table.add(one.group, "J12", **line, d=one.d)
     if not found:
-        return made
+        return table
     differences = [one.d for one in found if math.isfinite(one.d)]
-    made.add(
+    table.add(
         "mean over benchmarks",
         "J12",
         rows=round(np.mean([one.rows for one in found])),
@@ -153,8 +153,8 @@ def benchmarks_table(scored: ScoredRows) -> TableContent:
         d=float(np.mean(differences)) if differences else math.nan,
     )
     ranked = spearman([one.accuracy for one in found], [one.auroc for one in found])
-    made.add("Spearman, accuracy and AUROC", "H14", rho=ranked.rho, p=ranked.p)
-    return made
+    table.add("Spearman, accuracy and AUROC", "H14", rho=ranked.rho, p=ranked.p)
+    return table
 
 
 def tiers_table(scored: ScoredRows) -> TableContent:
@@ -163,7 +163,7 @@ def tiers_table(scored: ScoredRows) -> TableContent:
     A tier is set by a benchmark's share of right replies, and left out if it has none. A line has
     its benchmarks, rows, share right and AUROC.
     """
-    made = TableContent(
+    table = TableContent(
         (
             Column("benchmarks", "benchmarks", "count"),
             Column("rows", "rows", "count"),
@@ -178,8 +178,8 @@ def tiers_table(scored: ScoredRows) -> TableContent:
             y, p = scored.labels[at], scored.confidence()[at]
             count = len({scored.rows[i].benchmark for i in at})
             line: dict[str, Value] = {"rows": len(at), "right": float(y.mean())}
-            made.add(name, "J13", benchmarks=count, **line, auroc=auroc(y, p))
-    return made
+            table.add(name, "J13", benchmarks=count, **line, auroc=auroc(y, p))
+    return table
 
 
 def data_table(scored: ScoredRows) -> TableContent:
@@ -189,7 +189,7 @@ def data_table(scored: ScoredRows) -> TableContent:
     share of right replies, whether that is between 20 and 80 % ("yes" or "no"), and up to three
     domains.
     """
-    made = TableContent(
+    table = TableContent(
         (
             Column("rows", "rows", "count"),
             Column("questions", "questions", "count"),
@@ -201,7 +201,7 @@ def data_table(scored: ScoredRows) -> TableContent:
         )
     )
     for one in survey(scored.rows):
-        made.add(
+        table.add(
             printable_name(one.benchmark),
             "C07",
             rows=one.rows,
@@ -212,7 +212,7 @@ def data_table(scored: ScoredRows) -> TableContent:
             band="yes" if one.is_in_band else "no",
             domains=", ".join(map(printable_name, one.domains[:3])),
         )
-    return made
+    return table
 
 
 def failures_table(scored: ScoredRows) -> TableContent:
@@ -221,7 +221,7 @@ def failures_table(scored: ScoredRows) -> TableContent:
     The benchmark with the most comes first. A hard error is a wrong reply with a confidence above
     .9 or a right one below .1. The note lists the ids of the `LISTED` worst of each kind.
     """
-    made = TableContent(
+    table = TableContent(
         (
             Column("rows", "rows", "count"),
             Column("right", "right"),
@@ -236,16 +236,16 @@ def failures_table(scored: ScoredRows) -> TableContent:
     )
     found = study_failures(scored.rows, scored.confidence(), scored.scorer.name)
     for one in found.entries:
-        _add_failures(made, one, printable_name(one.benchmark), "S02")
-    _add_failures(made, found.all, "all", "S01")
+        _add_failures(table, one, printable_name(one.benchmark), "S02")
+    _add_failures(table, found.all, "all", "S01")
     worst = [", ".join(each[:LISTED]) or "none" for each in (found.sure_wrong, found.unsure_right)]
-    made.note = f"The worst by id. Wrong above .9: {worst[0]}. Right below .1: {worst[1]}."
-    return made
+    table.note = f"The worst by id. Wrong above .9: {worst[0]}. Right below .1: {worst[1]}."
+    return table
 
 
-def _add_failures(made: TableContent, one: Failures, label: str, row: str) -> None:
+def _add_failures(table: TableContent, one: Failures, label: str, row: str) -> None:
     """Add a line with the hard errors of one group; `row` is the checklist's row, such as `S02`."""
-    made.add(
+    table.add(
         label,
         row,
         rows=one.rows,
@@ -267,7 +267,7 @@ def denied_table(scored: ScoredRows) -> TableContent:
     are wrong; `share` is None if none gets less. The calibrator reads replies without their
     statement. Raises LacksError if too few rows state a confidence.
     """
-    made = TableContent(
+    table = TableContent(
         (
             Column("sure", "state 100 %", "count"),
             Column("below", "of them below", "count"),
@@ -284,8 +284,8 @@ def denied_table(scored: ScoredRows) -> TableContent:
         ]
         below = [correct for confidence, correct in sure if confidence < limit]
         wrong = sum(not correct for correct in below)
-        made.add(
+        table.add(
             f"below {limit}", "O02", sure=len(sure), below=len(below), wrong=wrong,
             share=wrong / len(below) if below else None,
         )  # fmt: skip
-    return made
+    return table

@@ -33,14 +33,14 @@ def row_of(label: str) -> str:
     return "H17" if label == AS_SERVED else _ROWS[label.partition(":")[0]]
 
 
-def _lines(study: Study, made: TableContent, row: str = "") -> TableContent:
-    """Add a line for each entry of a study, and return `made` itself.
+def _lines(study: Study, table: TableContent, row: str = "") -> TableContent:
+    """Add a line for each entry of a study, and return `table` itself.
 
     `change` is the AUROC less that of the reference. `row` is the checklist's for all lines; with
     "" each line has that of its probe.
     """
     for one in study.entries:
-        made.add(
+        table.add(
             one.label,
             row or row_of(one.label),
             rows=one.rows,
@@ -51,7 +51,7 @@ def _lines(study: Study, made: TableContent, row: str = "") -> TableContent:
             shift=one.shift,
             ece=one.ece,
         )
-    return made
+    return table
 
 
 def probes_table(scored: ScoredRows) -> TableContent:
@@ -63,9 +63,9 @@ def probes_table(scored: ScoredRows) -> TableContent:
     rows = sample(scored.rows, scored.extent.probed)
     with scored.watch("probing", len(rows) * len(PROBES)) as bar:
         study = probe(scored.scorer, rows, bar.advance)
-    made = _lines(study, TableContent(_PROBED))
-    made.note = f"{len(rows):,} rows, always the same ones."
-    return made
+    table = _lines(study, TableContent(_PROBED))
+    table.note = f"{len(rows):,} rows, always the same ones."
+    return table
 
 
 def swap_table(scored: ScoredRows) -> TableContent:
@@ -77,9 +77,9 @@ def swap_table(scored: ScoredRows) -> TableContent:
     most = scored.extent.swapped
     with scored.watch("swapping answers", len(answer_pairs(scored.rows, most))) as bar:
         study = answer_swap(scored.scorer, scored.rows, most, bar.advance)
-    made = _lines(study, TableContent(_PROBED), "L04")
-    made.note = "Changed by: against the same answers under their own models' names."
-    return made
+    table = _lines(study, TableContent(_PROBED), "L04")
+    table.note = "Changed by: against the same answers under their own models' names."
+    return table
 
 
 def disagreement_table(scored: ScoredRows) -> TableContent:
@@ -89,7 +89,7 @@ def disagreement_table(scored: ScoredRows) -> TableContent:
     questions, the share of pairs in order, the pooled AUROC, and p by permutations. Raises
     LacksError if no question has both.
     """
-    made = TableContent(
+    table = TableContent(
         (
             Column("questions", "questions", "count"),
             Column("rows", "replies", "count"),
@@ -104,7 +104,7 @@ def disagreement_table(scored: ScoredRows) -> TableContent:
     found = disagreement(scored.labels, p, scored.questions, permutations=most)
     if found is None:
         raise LacksError("no question has right and wrong replies")
-    made.add(
+    table.add(
         "as served",
         "L02",
         questions=found.questions,
@@ -115,8 +115,8 @@ def disagreement_table(scored: ScoredRows) -> TableContent:
         pooled=found.pooled,
         p_pooled=found.p_pooled,
     )
-    made.note = (
+    table.note = (
         f"p of {scored.extent.permutations:,} permutations of labels within questions; the least "
         "there can be is one over one more than that."
     )
-    return made
+    return table

@@ -37,10 +37,10 @@ _NOTE = (
 )
 
 
-def _add(made: TableContent, one: MendedFigures, label: str, row: str) -> None:
+def _add(table: TableContent, one: MendedFigures, label: str, row: str) -> None:
     """Add a line with one group's figures, before and after recalibration; `row` is like `N03`."""
     values = {column.key: getattr(one, column.key) for column in _MENDED}
-    made.add(label, row, **values)
+    table.add(label, row, **values)
 
 
 def recalibrated_models_table(scored: ScoredRows) -> TableContent:
@@ -49,16 +49,16 @@ def recalibrated_models_table(scored: ScoredRows) -> TableContent:
     Then come their mean and that of all rows pooled. The mean is over all models with enough rows.
     Raises LacksError if no group has enough.
     """
-    made = TableContent(_MENDED, note=_NOTE)
+    table = TableContent(_MENDED, note=_NOTE)
     with scored.watch("recalibrating by model", len(scored.groups(lambda row: row.model))) as bar:
         found = study(scored.rows, scored.confidence(), "model", bar.advance)
     for one in found[:LARGEST]:
-        _add(made, one, printable_name(one.group), "N03")
-    _add_pooled(made, scored, found)
-    return made
+        _add(table, one, printable_name(one.group), "N03")
+    _add_pooled(table, scored, found)
+    return table
 
 
-def _add_pooled(made: TableContent, scored: ScoredRows, found: Sequence[MendedFigures]) -> None:
+def _add_pooled(table: TableContent, scored: ScoredRows, found: Sequence[MendedFigures]) -> None:
     """Add the mean over all groups `found` (N03), and the figures of all rows pooled (N02).
 
     Raises LacksError if no group has `2 * LABELS` rows with both labels.
@@ -66,8 +66,8 @@ def _add_pooled(made: TableContent, scored: ScoredRows, found: Sequence[MendedFi
     pooled = mend("pooled", scored.labels, scored.confidence(), scored.questions)
     if pooled is None or not found:
         raise LacksError(f"no group has {2 * LABELS} rows, right and wrong ones")
-    _add(made, mean_of(found), f"mean over {len(found)}", "N03")
-    _add(made, pooled, "pooled", "N02")
+    _add(table, mean_of(found), f"mean over {len(found)}", "N03")
+    _add(table, pooled, "pooled", "N02")
 
 
 def recalibrated_domains_table(scored: ScoredRows) -> TableContent:
@@ -76,13 +76,13 @@ def recalibrated_domains_table(scored: ScoredRows) -> TableContent:
     Then come their mean and that of all rows pooled. Training saw these domains; K06 leaves them
     out. Raises LacksError if no domain has enough rows.
     """
-    made = TableContent(_MENDED, note=_NOTE)
+    table = TableContent(_MENDED, note=_NOTE)
     with scored.watch("recalibrating by domain", len(scored.groups(lambda row: row.domain))) as bar:
         found = study(scored.rows, scored.confidence(), "domain", bar.advance)
     for one in found[:LARGEST]:
-        _add(made, one, printable_name(one.group), "N05")
-    _add_pooled(made, scored, found)
-    return made
+        _add(table, one, printable_name(one.group), "N05")
+    _add_pooled(table, scored, found)
+    return table
 
 
 _CURVES = (
@@ -101,7 +101,7 @@ def temperature_table(scored: ScoredRows) -> TableContent:
     confidences unchanged. `factor` is the curve's slope on the logit, 1 unchanged and None for
     isotonic.
     """
-    made = TableContent(_CURVES)
+    table = TableContent(_CURVES)
     fitted, judged = scored.halves
     y, p = scored.labels, scored.confidence()
     warm, plain = fit_temperature(y[fitted], p[fitted]), fit_platt(y[fitted], p[fitted])
@@ -112,19 +112,19 @@ def temperature_table(scored: ScoredRows) -> TableContent:
         "isotonic": (fit_isotonic(y[fitted], p[fitted]).apply_all(p[judged]), None, "N04"),
     }
     for label, (found, factor, row) in curves.items():
-        _add_curve(made, label, row, y[judged], found, factor)
-    made.note = "The factor on the logit is 1 / T. Platt and temperature keep the ranking."
-    return made
+        _add_curve(table, label, row, y[judged], found, factor)
+    table.note = "The factor on the logit is 1 / T. Platt and temperature keep the ranking."
+    return table
 
 
 def _add_curve(
-    made: TableContent, label: str, row: str, y: Ints, p: Floats, factor: float | None = None
+    table: TableContent, label: str, row: str, y: Ints, p: Floats, factor: float | None = None
 ) -> None:
     """Add a line with AUROC, Brier and ECE of the labels `y` and confidences `p`, (n,) each.
 
     `factor` is the slope on the logit, or None where there is none; `row` is such as `N04`.
     """
-    made.add(
+    table.add(
         label, row, rows=len(y), auroc=auroc(y, p), brier=brier(y, p), ece=ece(y, p), factor=factor
     )
 
@@ -140,8 +140,8 @@ def stated_beside_table(scored: ScoredRows) -> TableContent:
     fitted, judged = stated.halves
     y, p = stated.labels, stated.confidence()
     stated_numbers = np.array([row.verbalized_confidence or 0.0 for row in stated.rows])
-    made = TableContent(_CURVES)
-    _add_curve(made, "as it is", "N06", y[judged], p[judged])
+    table = TableContent(_CURVES)
+    _add_curve(table, "as it is", "N06", y[judged], p[judged])
     ones = np.ones(len(y))
     for label, columns in (
         ("Platt", (logit(p), ones)),
@@ -152,5 +152,5 @@ def stated_beside_table(scored: ScoredRows) -> TableContent:
         trust, counts = NO_PRIOR[: features.shape[1]], np.ones(len(fitted))
         weights = fit_logistic(y[fitted], features[fitted], start, trust, counts)
         found = sigmoid(features[judged] @ np.array(weights))
-        _add_curve(made, label, "N06", y[judged], found, float(weights[0]))
-    return made
+        _add_curve(table, label, "N06", y[judged], found, float(weights[0]))
+    return table

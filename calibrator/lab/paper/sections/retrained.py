@@ -61,7 +61,7 @@ def _study(scored: ScoredRows, name: StudyName) -> Study:
         return run(name, SHOWN[scored.fit], fit, train, scored.rows, bar.say, bar.update)
 
 
-def _line(made: TableContent, one: StudyEntry, row: str) -> None:
+def _line(table: TableContent, one: StudyEntry, row: str) -> None:
     """Add a line for one fit; `change` is its AUROC less that of the fit on everything.
 
     `row` is the row of the checklist, such as `K04`.
@@ -70,7 +70,7 @@ def _line(made: TableContent, one: StudyEntry, row: str) -> None:
         key: getattr(one, key)
         for key in (*("trained", "rows", "auroc", "low", "high", "reference"), "inside", "gap")
     }
-    made.add(
+    table.add(
         one.label, row, **values, change=one.auroc - one.reference, ece=one.ece,
         ece_mended=one.ece_mended,
     )  # fmt: skip
@@ -82,18 +82,18 @@ def _left_out(scored: ScoredRows, name: StudyName, row: str) -> TableContent:
     With two gaps or more a last line has their standard deviation; a gap is the loss of AUROC on
     the part left out. `row` is such as `K04`. Raises LacksError without training rows.
     """
-    made, study = TableContent(_LEFT_OUT), _study(scored, name)
+    table, study = TableContent(_LEFT_OUT), _study(scored, name)
     for one in study.entries:
-        _line(made, one, row)
+        _line(table, one, row)
     names = ("auroc", "reference", "inside", "gap", "ece", "ece_mended")
     means = {key: study.mean(key) for key in names}
     change = means["auroc"] - means["reference"]
-    made.add(f"mean of {len(study.entries)}", row, **means, change=change)
+    table.add(f"mean of {len(study.entries)}", row, **means, change=change)
     gaps = [one.gap for one in study.entries if math.isfinite(one.gap)]
     if len(gaps) > 1:
-        made.add("their standard deviation", row, gap=float(np.std(gaps, ddof=1)))
-    made.note = f"{study.method}, trained anew for each line."
-    return made
+        table.add("their standard deviation", row, gap=float(np.std(gaps, ddof=1)))
+    table.note = f"{study.method}, trained anew for each line."
+    return table
 
 
 def families_table(scored: ScoredRows) -> TableContent:
@@ -128,24 +128,24 @@ def size_table(scored: ScoredRows) -> TableContent:
     more the note has the slope for a factor of ten and R2 of a line on log10 of the rows. Raises
     LacksError without training rows.
     """
-    made, study = (
+    table, study = (
         TableContent((*_LEFT_OUT[:5], Column("share", "of the last"))),
         _study(scored, "size"),
     )
     last = study.entries[-1].auroc
     for one in study.entries:
-        made.add(
+        table.add(
             one.label, "K08", trained=one.trained, rows=one.rows, auroc=one.auroc, low=one.low,
             high=one.high, share=one.auroc / last,
         )  # fmt: skip
     points = [(one.trained, Interval(one.auroc, one.low, one.high)) for one in study.entries]
-    made.drawings.append(Drawing("U07", size_curve(points, study.method), study.method))
+    table.drawings.append(Drawing("U07", size_curve(points, study.method), study.method))
     if len(points) > 2:
         at, values = np.log10([size for size, _ in points]), [one.value for _, one in points]
         slope, _ = np.polyfit(at, values, 1)
         r2 = float(np.corrcoef(at, values)[0, 1] ** 2)
-        made.note = f"A line on log10 of the rows: {slope:.3f} a factor of ten, R2 {r2:.2f}."
-    return made
+        table.note = f"A line on log10 of the rows: {slope:.3f} a factor of ten, R2 {r2:.2f}."
+    return table
 
 
 def _sources(scored: ScoredRows, name: SourcesName, row: str) -> TableContent:
@@ -158,13 +158,13 @@ def _sources(scored: ScoredRows, name: SourcesName, row: str) -> TableContent:
     with scored.watch(f"fitting, {name}", 0) as bar:
         fit = fit_of(scored.fit, [*train, *scored.rows], scored.folder, scored.device, bar.say)
         study = run_sources(name, SHOWN[scored.fit], fit, train, scored.rows, bar.update)
-    made = TableContent((*_LEFT_OUT[:3], Column("ece", "ECE")), note=f"{study.method}.")
+    table = TableContent((*_LEFT_OUT[:3], Column("ece", "ECE")), note=f"{study.method}.")
     for one in study.entries:
         if name == "single-sources" or MEAN in one.label:
-            made.add(
+            table.add(
                 one.label, row, trained=one.trained, rows=one.rows, auroc=one.auroc, ece=one.ece
             )
-    return made
+    return table
 
 
 def growing_sources_table(scored: ScoredRows) -> TableContent:

@@ -61,7 +61,7 @@ def workflows_table(scored: ScoredRows) -> TableContent:
     It has a line for all rows and one for each of the largest models. With two models or more a
     line has their mean. Drawings are for all rows (U04) and the `PANELS` largest models (U05).
     """
-    made = TableContent(
+    table = TableContent(
         (
             Column("rows", "replies", "count"),
             Column("auprc", "AUPRC wrong"),
@@ -81,31 +81,31 @@ def workflows_table(scored: ScoredRows) -> TableContent:
     )
     groups = groups_of_models(scored.outcomes)
     for name, rows in groups.items():
-        made.add(printable_name(name), "O01" if name == "all" else "O06", **_workflows(rows))
+        table.add(printable_name(name), "O01" if name == "all" else "O06", **_workflows(rows))
     if len(groups) > 2:
-        _add_mean_over_models(made, [found.values for found in made.lines[1:]])
+        _add_mean_over_models(table, [found.values for found in table.lines[1:]])
     for name, rows in list(groups.items())[: PANELS + 1]:
         row, where = ("U04", "all rows") if name == "all" else ("U05", printable_name(name))
-        made.drawings += _panels(rows, row, where)
-    made.note = (
+        table.drawings += _panels(rows, row, where)
+    table.note = (
         "Reviews, least sure first, until 95 % are right: of all replies, where a reviewed one "
         "counts as right (by lot beside it), or of those that nobody looked at, which the paper's "
         "79 % and its 100 % by lot seem to mean."
     )
-    return made
+    return table
 
 
-def _add_mean_over_models(made: TableContent, models: Sequence[Mapping[str, Value]]) -> None:
+def _add_mean_over_models(table: TableContent, models: Sequence[Mapping[str, Value]]) -> None:
     """Add the unweighted mean of each column over models, as the paper averages; `rows` is summed.
 
     `models` are the values of their lines. A value that is no number is left out of its mean, which
     is None if there is none.
     """
     means: dict[str, Value] = {"rows": sum(int(str(one["rows"])) for one in models)}
-    for key in (column.key for column in made.columns if column.key != "rows"):
+    for key in (column.key for column in table.columns if column.key != "rows"):
         found = [value for one in models if isinstance(value := one[key], float | int)]
         means[key] = sum(found) / len(found) if found else None
-    made.add(f"mean over {len(models)} models", "O01", **means)
+    table.add(f"mean over {len(models)} models", "O01", **means)
 
 
 def _workflows(rows: Sequence[Outcome]) -> dict[str, Value]:
@@ -160,7 +160,7 @@ def selection_table(scored: ScoredRows) -> TableContent:
     of right ones with that of another choice, such as pairs by lot. P01 and P02 are left out where
     the rows allow none.
     """
-    made = TableContent(
+    table = TableContent(
         (
             Column("count", "count", "count"),
             Column("right", "right"),
@@ -169,23 +169,23 @@ def selection_table(scored: ScoredRows) -> TableContent:
             Column("what", "compared with", "text"),
         )
     )
-    _add_pairs(scored, made)
+    _add_pairs(scored, table)
     rows = scored.outcomes
-    _add_selection(rows, made)
+    _add_selection(rows, table)
     order = sorted(rows, key=lambda one: -one.confidence)
     everything = sum(one.is_correct for one in rows) / len(rows)
     for share in (0.25, 0.5, 0.75):
         kept = order[: round(share * len(order))]
         right = sum(one.is_correct for one in kept) / len(kept)
         line: dict[str, Value] = {"count": len(kept), "right": right, "beside": everything}
-        made.add(
+        table.add(
             f"the surest {share:.0%} kept", "P03", **line, difference=right - everything,
             what="all replies",
         )  # fmt: skip
-    return made
+    return table
 
 
-def _add_pairs(scored: ScoredRows, made: TableContent) -> None:
+def _add_pairs(scored: ScoredRows, table: TableContent) -> None:
     """Add P01: the surest and the least sure reply to each question, by their gap in confidence.
 
     For gaps of at least .2, .4 and .6 a line has the share of pairs with one right and one wrong
@@ -207,20 +207,20 @@ def _add_pairs(scored: ScoredRows, made: TableContent) -> None:
         informative = float(np.mean([y[high] != y[low] for _, high, low in pairs]))
         good = [y[high] > y[low] for _, high, low in pairs if y[high] != y[low]]
         by_lot = float(np.mean([chance[q] for q, _, _ in pairs]))
-        made.add(
+        table.add(
             f"pairs a gap of {gap} apart: one right, one wrong", "P01", count=len(pairs),
             right=informative, beside=by_lot, difference=informative - by_lot,
             what="pairs of the same questions by lot",
         )  # fmt: skip
         if good:
-            made.add(
+            table.add(
                 f"... the right one is the surer one, gap {gap}", "P01", count=len(good),
                 right=float(np.mean(good)), beside=0.5, difference=float(np.mean(good)) - 0.5,
                 what="chance",
             )  # fmt: skip
 
 
-def _add_selection(rows: Sequence[Outcome], made: TableContent) -> None:
+def _add_selection(rows: Sequence[Outcome], table: TableContent) -> None:
     """Add P02: the surest of three models' replies to a question, beside the best model alone.
 
     These are the three that answered the most questions in common. Adds nothing for fewer than
@@ -239,7 +239,7 @@ def _add_selection(rows: Sequence[Outcome], made: TableContent) -> None:
     if not count_shared(three):
         return
     chosen, alone = model_selection(rows, three)
-    made.add(
+    table.add(
         f"the surest of {', '.join(map(printable_name, three))}", "P02", count=count_shared(three),
         right=chosen, beside=alone, difference=chosen - alone, what="the best model alone",
     )  # fmt: skip
@@ -252,7 +252,7 @@ def thresholds_table(scored: ScoredRows) -> TableContent:
     A line of harm counts the errors, those above .8 and below .5, and the reviews for each error
     found when the least sure are reviewed first.
     """
-    made = TableContent(
+    table = TableContent(
         (
             Column("rows", "rows", "count"),
             Column("coverage", "passes", "share"),
@@ -268,13 +268,13 @@ def thresholds_table(scored: ScoredRows) -> TableContent:
         for threshold in THRESHOLDS:
             one = gate(rows, threshold)
             line: dict[str, Value] = {"coverage": one.coverage, "error": one.error}
-            made.add(f"{where}, above {threshold}", "Q02", rows=len(rows), **line, catch=one.catch)
+            table.add(f"{where}, above {threshold}", "Q02", rows=len(rows), **line, catch=one.catch)
         seen = harm(rows)
         counts: dict[str, Value] = {"errors": seen.errors, "high": seen.confident}
-        made.add(
+        table.add(
             f"{where}, harm", "Q03", rows=len(rows), **counts, low=seen.unconfident, nnr=seen.nnr
         )
-    return made
+    return table
 
 
 def reviews_table(scored: ScoredRows) -> TableContent:
@@ -283,7 +283,7 @@ def reviews_table(scored: ScoredRows) -> TableContent:
     Columns are the errors caught and missed. It is made of finance rows, if there are enough, and
     of all rows. `catch` is None without errors.
     """
-    made = TableContent(
+    table = TableContent(
         (
             Column("rows", "rows", "count"),
             Column("caught", "caught", "count"),
@@ -294,11 +294,11 @@ def reviews_table(scored: ScoredRows) -> TableContent:
     for where, rows in _sets(scored, "finance"):
         for one in review_table(rows, SHARES):
             errors = one.caught + one.slipped
-            made.add(
+            table.add(
                 f"{where}, {one.share:.0%} reviewed", "Q06", rows=len(rows), caught=one.caught,
                 slipped=one.slipped, catch=one.caught / errors if errors else None,
             )  # fmt: skip
-    return made
+    return table
 
 
 def costs_table(scored: ScoredRows) -> TableContent:
@@ -307,7 +307,7 @@ def costs_table(scored: ScoredRows) -> TableContent:
     It has healthcare rows at a telehealth service's prices and finance rows at a robo-advisor's;
     all rows take the place of such rows if these are too few.
     """
-    made = TableContent(
+    table = TableContent(
         (
             Column("rows", "rows", "count"),
             Column("volume", "of the rows", "share"),
@@ -322,13 +322,13 @@ def costs_table(scored: ScoredRows) -> TableContent:
         ("finance", ROBO_ADVISOR, "Q08"),
     ):
         for where, rows in _sets(scored, name)[:1]:
-            _add_costs(made, where, rows, prices, row)
-    made.note = "Prices are the paper's examples, nobody's bill; no people were measured."
-    return made
+            _add_costs(table, where, rows, prices, row)
+    table.note = "Prices are the paper's examples, nobody's bill; no people were measured."
+    return table
 
 
 def _add_costs(
-    made: TableContent, where: str, rows: Sequence[Outcome], prices: Prices, row: str
+    table: TableContent, where: str, rows: Sequence[Outcome], prices: Prices, row: str
 ) -> None:
     """Add a line for all replies, one for each tier, and one for the cost in dollars.
 
@@ -338,13 +338,13 @@ def _add_costs(
     y = [int(one.is_correct) for one in rows]
     found = auroc(y, [one.confidence for one in rows])
     ends: dict[str, Value] = {"rows": len(rows), "right": sum(y) / len(y), "auroc": found}
-    made.add(f"{where}, all", "Q01" if row == "Q04" else "Q05", **ends)
+    table.add(f"{where}, all", "Q01" if row == "Q04" else "Q05", **ends)
     routed = tiers(rows)
     for tier in routed:
         line: dict[str, Value] = {"rows": tier.count, "volume": tier.volume}
-        made.add(f"{where}, {tier.name}", "Q07", **line, right=tier.accuracy)
+        table.add(f"{where}, {tier.name}", "Q07", **line, right=tier.accuracy)
     cost, manual = tier_cost(routed, prices)
-    made.add(f"{where}, cost", row, rows=len(rows), cost=cost, manual=manual)
+    table.add(f"{where}, cost", row, rows=len(rows), cost=cost, manual=manual)
 
 
 def _sets(scored: ScoredRows, name: str) -> list[tuple[str, list[Outcome]]]:

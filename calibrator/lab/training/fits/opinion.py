@@ -77,16 +77,16 @@ def chosen_rows(rows: Sequence[Row], config: OpinionConfig, seed: int) -> list[R
             benchmarks[row.benchmark or ""][row.question_id].append(row)
     rng, found = random.Random(seed), []
     for _, questions in sorted(benchmarks.items()):
-        left = [own for _, own in sorted(questions.items()) if len({r.model for r in own}) > 1]
-        rng.shuffle(left)
-        left = [rng.sample(own, len(own)) for own in left]
+        groups = [own for _, own in sorted(questions.items()) if len({r.model for r in own}) > 1]
+        rng.shuffle(groups)
+        groups = [rng.sample(own, len(own)) for own in groups]
         taken: list[Row] = []
-        while left and len(taken) < config.rows:
-            for own in left:
+        while groups and len(taken) < config.rows:
+            for own in groups:
                 if len(taken) < config.rows:
                     taken += own[: config.rows_at_a_time]
-            left = [own[config.rows_at_a_time :] for own in left]
-            left = [own for own in left if own]
+            groups = [own[config.rows_at_a_time :] for own in groups]
+            groups = [own for own in groups if own]
         found += taken
     return found
 

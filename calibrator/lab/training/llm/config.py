@@ -137,8 +137,8 @@ def _start_from_checkpoint(config: LlmTrainConfig) -> RunStart:
     if found.base == HERE:
         whole = replace(found, base=str(folder.resolve()), adapter=AdapterConfig())
         return RunStart(whole, folder)
-    beside = folder / found.base
-    location = str(beside) if beside.is_dir() else found.base
+    local = folder / found.base
+    location = str(local) if local.is_dir() else found.base
     base, reference, revision = _locate_base(location, found.base_revision)
     return RunStart(replace(found, base=reference, base_revision=revision), base, folder)
 

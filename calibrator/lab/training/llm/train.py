@@ -88,10 +88,10 @@ def train_llm(
     samples = _keep_readable(samples, run.calibrator, say)
     _say_what(run, samples)
     run.fit(samples, progress, save_every_s)
-    made = _finish(run, known, begun.base, samples)
-    say(f"the checkpoint is in {made}")
+    checkpoint = _finish(run, known, begun.base, samples)
+    say(f"the checkpoint is in {checkpoint}")
     processes.close()
-    return made
+    return checkpoint
 
 
 def _with_names(config: LlmConfig, samples: Samples) -> LlmConfig:

@@ -128,11 +128,11 @@ def fit_forest(
     features[:, -2:] = np.stack([ability[np.where(hidden, 0, data.names)], difficulty_odds], axis=1)
     at, labels, weights = _as_labels(data.targets)
     trees = fit_trees(features[at], labels, weights, config, seed, weight=config.weight)
-    beside: dict[str, Array] = {
+    extras: dict[str, Array] = {
         "ability": ability.astype(np.float16),
         "share": np.array([config.share], np.float32),
     }
-    return {**trees, **described.tables, **difficulty, **beside}
+    return {**trees, **described.tables, **difficulty, **extras}
 
 
 def fit_topics(

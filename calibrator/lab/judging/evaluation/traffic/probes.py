@@ -135,9 +135,9 @@ def _probe_edits(one: TrafficSet) -> Iterator[EditProbe]:
         rows = [row for row in prose if row.correct == label][:most]
         for at, row in enumerate(rows):
             item = row.item("served")
-            for edit, (made, count) in edits.items():
+            for edit, (edit_row, count) in edits.items():
                 numbers = {(at + turn) % count for turn in range(wordings)}
-                for after in filter(None, (made(row, number) for number in sorted(numbers))):
+                for after in filter(None, (edit_row(row, number) for number in sorted(numbers))):
                     yield EditProbe(edit, one.group, item, after)
 
 

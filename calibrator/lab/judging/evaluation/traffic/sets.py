@@ -124,11 +124,11 @@ def _thin_rows(rows: list[Row], most: int) -> list[Row]:
     for row in rows:
         sizes[row.question_id] = sizes.get(row.question_id, 0) + 1
     chosen: set[str] = set()
-    left = most
+    remaining = most
     for question in sorted(sizes, key=share_of):
-        if sizes[question] <= left:
+        if sizes[question] <= remaining:
             chosen.add(question)
-            left -= sizes[question]
+            remaining -= sizes[question]
     return [row for row in rows if row.question_id in chosen]
 
 

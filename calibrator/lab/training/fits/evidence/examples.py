@@ -146,8 +146,8 @@ def examples(data: Path, cut: Cutter, seed: int) -> Iterator[ReaderExample]:
     for name, most in named["replies"].items():
         rows = by_question(read_rows(train, name), most, rng)
         yield from _cut((reply_texts(row) for row in rows), name, cut)
-    made = islice(made_rows(seed), named["made"])
-    yield from _cut((pair_texts(row) for row in made), "made", cut)
+    synthetic = islice(made_rows(seed), named["made"])
+    yield from _cut((pair_texts(row) for row in synthetic), "made", cut)
     edited = from_passages(_passages(train, named["passages"], rng), rng)
     yield from _cut((pair_texts(row) for row in edited), "passages", cut)
 

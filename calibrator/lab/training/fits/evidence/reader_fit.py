@@ -165,9 +165,9 @@ def round_tensor(weight: Tensor) -> Tensor:
 
 def _save(path: Path, state: dict[str, Any]) -> None:
     """Write a state to `<name>.new` beside `path`, which then replaces it."""
-    beside = path.with_suffix(".new")
-    torch.save(state, beside)
-    beside.replace(path)
+    temporary = path.with_suffix(".new")
+    torch.save(state, temporary)
+    temporary.replace(path)
 
 
 def rate(step: int, steps: int, config: ReaderConfig) -> float:

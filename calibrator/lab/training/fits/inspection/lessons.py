@@ -126,8 +126,8 @@ def _faulty_lessons(
 
     For the faults in `ELSEWHERE` each lesson is followed by one with an excerpt of its reply.
     """
-    made = corrupt_rows(pool, fault, seed)
-    for each in rng.sample(made, min(len(made), many)):
+    corruptions = corrupt_rows(pool, fault, seed)
+    for each in rng.sample(corruptions, min(len(corruptions), many)):
         if fault in ELSEWHERE:
             yield from _reply_and_excerpt(each.row, each.answer, fault, rng)
         else:

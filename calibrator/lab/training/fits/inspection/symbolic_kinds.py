@@ -100,10 +100,10 @@ def _sorting_task(rng: random.Random) -> SymbolicTask:
 def _numbers(rng: random.Random) -> SymbolicTask:
     """Make four to nine numbers to sort in ascending order; a step takes the least one out."""
     numbers = [rng.randint(1, 99) for _ in range(rng.randint(4, 9))]
-    left, steps = list(numbers), []
-    while len(left) > 1:
-        left.remove(least := min(left))
-        steps.append(f"smallest is {least}, left: {' '.join(map(str, left))}")
+    remaining, steps = list(numbers), []
+    while len(remaining) > 1:
+        remaining.remove(least := min(remaining))
+        steps.append(f"smallest is {least}, left: {' '.join(map(str, remaining))}")
     does = "Sort ascending", "Order these numbers", "From small to large"
     ordered = " ".join(map(str, sorted(numbers)))
     return SymbolicTask(does, " ".join(map(str, numbers)), tuple(steps), ordered)
@@ -151,17 +151,17 @@ def _swaps(rng: random.Random) -> SymbolicTask:
     A step has what each holds after a swap.
     """
     people = rng.sample(_PEOPLE, rng.randint(3, 5))
-    held = dict(zip(people, rng.sample(_THINGS, len(people)), strict=True))
-    story = [", ".join(f"{who} has the {what}" for who, what in held.items())]
+    things = dict(zip(people, rng.sample(_THINGS, len(people)), strict=True))
+    story = [", ".join(f"{who} has the {what}" for who, what in things.items())]
     steps = []
     for _ in range(rng.randint(2, 6)):
         one, other = rng.sample(people, 2)
-        held[one], held[other] = held[other], held[one]
+        things[one], things[other] = things[other], things[one]
         story.append(f"{one} and {other} swap")
-        steps.append(f"{one} <-> {other}: " + ", ".join(f"{a}: {b}" for a, b in held.items()))
+        steps.append(f"{one} <-> {other}: " + ", ".join(f"{a}: {b}" for a, b in things.items()))
     who = rng.choice(people)
     does = f"What does {who} hold in the end", f"At the end, {who} has ..."
-    return SymbolicTask(does, ". ".join(story), tuple(steps), held[who])
+    return SymbolicTask(does, ". ".join(story), tuple(steps), things[who])
 
 
 def _walk(rng: random.Random) -> SymbolicTask:
@@ -209,11 +209,11 @@ def _binary_sum(rng: random.Random) -> SymbolicTask:
 def _roman(rng: random.Random) -> SymbolicTask:
     """Make a number from 4 to 399 to write in Roman numerals; a step takes one sign off."""
     number, text, steps = rng.randint(4, 399), "", []
-    left = number
+    remaining = number
     for value, sign in _ROMAN:
-        while left >= value:
-            text, left = text + sign, left - value
-            steps.append(f"{sign} = {value}, left {left}")
+        while remaining >= value:
+            text, remaining = text + sign, remaining - value
+            steps.append(f"{sign} = {value}, left {remaining}")
     does = "In Roman numerals", "Write as a Roman numeral"
     return SymbolicTask(does, str(number), tuple(steps), text)
 
