@@ -228,9 +228,10 @@ def _options(question: str) -> set[str]:
 def _relation(
     question_text: PreparedText, answer_text: PreparedText, words: WordCounts, numbers: list[str]
 ) -> list[float]:
-    """Return 12 traits of the question's form and of its repetition in the answer.
+    """Return 12 traits of the question's form, the answer's final letter, and what both share.
 
-    `numbers` are those at the answer's end, as written.
+    These are lengths, options, whether the last letter is one of them, and repeated words and
+    numbers. `words` counts those of question and answer; `numbers` are those at the answer's end.
     """
     question = question_text.text
     options = _options(question)

@@ -210,9 +210,11 @@ def read_scores(path: Path, rows: Sequence[Row], name: str | None = None) -> Sco
 def _scores_of(
     path: Path, lines: Sequence[ScoredLine], rows: Sequence[Row], name: str | None = None
 ) -> Scores:
-    """Return the scores of rows from a file's parsed lines, since a pipe is read only once.
+    """Match a file's parsed lines with rows by their ids, and return the rows' scores.
 
-    Raises JudgingError where a row has no score.
+    The last line of an id counts. `name` is the scores' name; by default that of the calibrator in
+    the last line, else the file's. `path` is not read again. Raises JudgingError for a row without
+    a score.
     """
     found: dict[str, float] = {}
     facts: dict[str, Any] = {}

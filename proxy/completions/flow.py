@@ -187,7 +187,8 @@ async def _write_live(
 ) -> None:
     """Write a live stream to the client: unchanged parts, decided ones, and pings meanwhile.
 
-    Parts that end a choice are scored first; tool calls may wait for their decision.
+    Parts that end a choice are scored first. Tool calls may be withheld until they are decided on;
+    an error after that is written as the format's event, an earlier one is raised as ProxyError.
     """
     if live.short_way is not None:
         live.short_way.open(writer)

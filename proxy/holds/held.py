@@ -33,7 +33,7 @@ PLACEHOLDER_TEXT = (
 
 
 def new_held_id(format: Format) -> str:
-    """Return a new id for a held reply, which cannot be guessed: 128 random bits."""
+    """Return a new id for a held reply: the format's `held_prefix` and 128 random bits."""
     return format.held_prefix + secrets.token_hex(16)
 
 

@@ -123,7 +123,7 @@ class Router:
         return self._domains.get(self.route_of(model)) if self._domains else None
 
     def fallback_of(self, model: str) -> FallbackConfig | None:
-        """Return the models that the route names for when this one fails, or None."""
+        """Return the models to try when `model` fails, or None where its route names none."""
         return self._fallbacks.get(self.route_of(model)) if self._fallbacks else None
 
     def default_name(self) -> str | None:

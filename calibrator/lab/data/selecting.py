@@ -65,8 +65,9 @@ class PairSelection:
     def make_pairs(self, paths: Sequence[Path]) -> Iterator[Json]:
         """Yield a pair for each question whose confidences differ by `gap` or more.
 
-        The files are read twice; a pair comes as soon as both replies were read again. The
-        selection's counts are updated in place. See `pair_of` for its form.
+        A pair has the question's most and least confident reply, in the form of `pair_of`. The
+        files, which must not be pipes, are read twice; a pair comes as soon as both replies were
+        read again. The selection's counts are updated in place.
         """
         for row in scored_lines(paths):
             self._look_at(row)
@@ -77,16 +78,16 @@ class PairSelection:
         self.questions = len(self._found)
         waiting: dict[str, ScoredLine] = {}
         for row in scored_lines(paths):
-            question_of = wanted.get((row.file, row.line))
-            if question_of is None:
+            question = wanted.get((row.file, row.line))
+            if question is None:
                 continue
-            first = waiting.pop(question_of, None)
+            first = waiting.pop(question, None)
             if first is None:
-                waiting[question_of] = row
+                waiting[question] = row
                 continue
             chosen, rejected = sorted((first, row), key=lambda each: -each.confidence)
-            self._count(chosen, rejected, self._found[question_of])
-            yield pair_of(question_of, chosen.raw, rejected.raw)
+            self._count(chosen, rejected, self._found[question])
+            yield pair_of(question, chosen.raw, rejected.raw)
 
     def _look_at(self, row: ScoredLine) -> None:
         """Record a reply's place if its confidence is an extreme; count its label."""

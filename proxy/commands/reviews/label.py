@@ -129,8 +129,9 @@ def _give_one(config: Path | None, request_id: str, label: str, by: str) -> None
 def _give_all(config: Path | None, file: Path, by: str) -> None:
     """Store the verdicts of a file in the name of `by`, and print their number.
 
-    Ends the process with exit status 2 and stores nothing where a line cannot be read, and with 1
-    where a reply is not on record.
+    Ends the process with exit status 2, and stores nothing, without the file or where a line cannot
+    be read. Replies that are not on record are listed after the others were stored; then the status
+    is 1.
     """
     from proxy.config.setup import load_store_config
     from proxy.store.queue import ReviewQueue

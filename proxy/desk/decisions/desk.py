@@ -412,9 +412,10 @@ class Desk:
         }
 
     def _why(self, held: HeldReply) -> list[dict[str, Any]] | None:
-        """Return how each rule evaluated each choice: `rule`, `verdict` and `reasons`.
+        """Return how each rule evaluated the choices, one after the other.
 
-        None where that is unknown: the exchange is not on record, or the policy has changed since.
+        Each entry has `rule`, `verdict` and `reasons`. None where that is unknown: the exchange is
+        not on record, the policy has changed since, or the desk has no configuration.
         """
         from policies import explain
 

@@ -50,7 +50,10 @@ def may_call(block: Any) -> bool:
 
 
 def _is_known(block: Any) -> bool:
-    """Return whether a block's type is known, or could hold no part of an answer."""
+    """Return whether a block has a known type, or one that holds no part of an answer.
+
+    False for a value that is no object or has no type.
+    """
     kind = block.get("type") if isinstance(block, dict) else None
     if not isinstance(kind, str):
         return False

@@ -70,8 +70,9 @@ def most_of(body: bytes, limit: int = MAX_DECODED_BYTES) -> int:
 def decode(body: bytes, encoding: str | None, most: int = MAX_DECODED_BYTES) -> bytes:
     """Decode a body to at most `most` bytes, on the calling thread.
 
-    `encoding` must be one that `can_decode` knows. Raises UpstreamBrokenError where the body is not
-    valid in its encoding, and DecodedTooLargeError beyond `most`.
+    `encoding` must be one that `can_decode` knows; None and "" mean that the body is not encoded.
+    Raises UpstreamBrokenError where the body is not valid in its encoding, and DecodedTooLargeError
+    beyond `most`.
     """
     unpack = _DECODERS[(encoding or "identity").strip().lower()]
     try:

@@ -81,10 +81,10 @@ def name_of(raw: bytes) -> str | None:
 
 
 def hides_data(event: Event) -> bool:
-    """Return whether some readers might find data in an event where the format has none.
+    """Return whether an event has data that only some readers find.
 
-    Such data is in a line with an unknown field, behind a character that only some readers take for
-    a line end, or in one of several data lines that is a JSON object by itself.
+    Such data (`data` or `{`) is in a line with an unknown field, behind a character that only some
+    readers take for a line end, or in one of several data lines that is a JSON object by itself.
     """
     raw = event.raw
     if event.data is None and raw.find(b"data") < 0 and raw.find(b"{") < 0:

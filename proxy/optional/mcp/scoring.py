@@ -37,7 +37,11 @@ class ScoringTools:
         messages: list[Json] | None = None,
         model: str | None = None,
     ) -> Json:
-        """Return the probability that a reply is correct, with findings; raises UnscorableError."""
+        """Score a reply: return its probability of being correct, with the findings.
+
+        The question is `question` or the last one in `messages`; `model` names the reply's author.
+        Raises UnscorableError without a question, or where the reply gets no number.
+        """
         return self._score_reply(reply, question, messages, None, model)
 
     def call(

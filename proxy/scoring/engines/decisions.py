@@ -46,9 +46,10 @@ class DecisionsEngine:
         self._name = f"{settings.model}~{settings.kind}"
 
     async def connect(self) -> str:
-        """Check that litellm knows a provider with decisions, and return the name of the scores.
+        """Check the model's provider, without contacting it, and return the name of the scores.
 
-        The model itself is not contacted. Raises EngineError.
+        The engine begins to use the shared HTTP clients. Raises EngineError where litellm finds no
+        provider in the model's name, or knows no API for decisions of it.
         """
         shared_clients().join(self)
         litellm, model = self._litellm, self._arguments["model"]

@@ -156,7 +156,7 @@ def facts_in(row: Mapping[str, Any]) -> tuple[tuple[Facts, ...], frozenset[str]]
 
 
 def _calls(values: dict[str, Any]) -> tuple[ToolCall, ...]:
-    """Take the tool calls out of stored facts, whose members they are removed from; return them.
+    """Remove the members of tool calls from stored facts, and return them as tool calls.
 
     A call has its name, the other names by which it was decided on, its marks and its risk. Its
     arguments are `NOT_KEPT`.

@@ -177,7 +177,10 @@ def time_moved(draft: Draft) -> bool:
 
 
 def invent_value(draft: Draft) -> bool:
-    """Replace an id, mail address or number by a random unseen one; False if there is none."""
+    """Replace an id, mail address or number of a draft, in place, by one that is not in its text.
+
+    Returns False, with nothing changed, where there is none or no new value fits.
+    """
     for value in _shuffle_values(draft, "id", "mail", "number"):
         if value.kind == "number":
             size = max(1, len(str(int(abs(value.number or 0)))))

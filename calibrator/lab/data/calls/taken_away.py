@@ -76,7 +76,7 @@ def _arguments(function: Json) -> Json:
 def _append_sentence(messages: list[Any], sentence: str) -> bool:
     """Append a sentence to the user's last message in place.
 
-    Returns False if there is no message of a user, or the last one's content is no text.
+    Returns False if no message is a user's, or if the content of the last one is not a string.
     """
     for message in reversed(messages):
         if isinstance(message, dict) and message.get("role") == "user":

@@ -110,9 +110,10 @@ class Evaluation:
         return named[0] if named else None
 
     def of_kind(self, kind: str, method: str | None = None) -> list[Result]:
-        """Return the results of a method on all groups of a kind, such as `benchmark`, in order.
+        """Return a method's results on the groups of a kind, such as `benchmark`.
 
-        By default the method is the judged one; [] without such groups.
+        They are in the order of `results`; [] if the method has none. By default it is the judged
+        one.
         """
         name = method or self.judged
         return [r for r in self.results if r.kind == kind and r.method == name]

@@ -224,10 +224,10 @@ class OutlierSource:
         self._words = [word for word in vocabulary if word.isalpha() and len(word) > 2]
 
     def draw(self) -> Item:
-        """Draw a question and an answer that has nothing to do with it.
+        """Draw a question and an answer that has nothing to do with it, as an item without a label.
 
-        The question is a request such as `Write a short poem about ..`, filled with random text;
-        the answer is random text.
+        The question is a request such as `Write a short poem about ..`, filled with one or two
+        random passages; the answer has up to six.
         """
         rng = self._rng
         question = rng.choice(REQUESTS).replace("{}", self._text(max_passages=2))

@@ -63,9 +63,10 @@ class Call:
     raw_arguments: Any = None  # until they are decoded
 
     def decode(self) -> None:
-        """Decode the raw arguments into `arguments` and `key`, and clear them.
+        """Decode `raw_arguments` into `arguments` and `key`, and set it to None.
 
-        `is_readable` becomes False if they are no JSON object.
+        `key` becomes `name(arguments)`, or "" without a name; `is_readable` becomes False if the
+        arguments are no JSON object.
         """
         self.arguments, self.is_readable = _decode_arguments(self.raw_arguments)
         self.key = f"{self.name}({_key(self.arguments)})" if self.name else ""

@@ -436,10 +436,10 @@ def leftover_traits(view: View, sources: Sources) -> dict[str, float]:
 
 
 def turn_traits(view: View, sources: Sources) -> dict[str, float]:
-    """Return traits (name -> number) of the last turn and the thought, and the parts' lengths.
+    """Return traits (name -> number) of the last turn, the agent's thought and the conversation.
 
-    Examples are `is_yes`, 1.0 for `yes please`, and `calls`, the log of one plus the number of
-    calls.
+    Examples are `is_yes`, 1.0 for `yes please`, and `calls`. Lengths and counts, such as `calls`
+    and `tools`, are the log of one plus the count.
     """
     request = view.request.strip()
     thought = view.thought

@@ -55,10 +55,10 @@ def is_editing(conversation: Conversation) -> bool:
 
 
 def has_only_its_text(conversation: Conversation) -> bool:
-    """Return whether the rules ask to edit the user's messages and this one is a short first one.
+    """Return whether the rules ask to edit messages and the request is a short first message.
 
-    Short means fewer than 60 words. Then a reply relies on nothing but that text. Without
-    rules, with earlier turns or with results of tools it is False.
+    Short means fewer than 60 words; the first 600 characters of the rules are read. Then a reply
+    relies on nothing but that text. False without rules, with earlier turns or results of tools.
     """
     is_short = len(conversation.request.split()) < SHORT and not conversation.earlier
     return is_short and not conversation.results and bool(_WANTS.search(conversation.rules[:600]))

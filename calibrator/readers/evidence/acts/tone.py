@@ -102,8 +102,9 @@ def find_lecture(
 ) -> Finding | None:
     """Find a general text without "you" or "I" in reply to a user who only chats: `ugh, so tired`.
 
-    None if the message is long, has a question or a request, or comes with rules, and if the
-    reply is shorter than 15 words or speaks to the user.
+    None if the message has over 200 characters or several lines, asks for something, or comes with
+    rules, and if the reply is shorter than 15 words, is no answer, or speaks to the user.
+    `request` is not used.
     """
     message = conversation.request.strip()
     if len(message) > 200 or "\n" in message or conversation.rules.strip():
@@ -112,7 +113,7 @@ def find_lecture(
         return None
     if len(reply.split()) < MIN_LECTURE or _SPEAKS.search(reply[:2_000]):
         return None
-    return Finding(None, -2.0, "lectures where somebody only talks")
+    return Finding(None, -2.0, "lectures a user who only chats")
 
 
 def find_wrong_register(

@@ -298,8 +298,8 @@ def body_of(reply: str) -> tuple[str | None, str]:
 def parse(text: str) -> tuple[Any, str | None]:
     """Parse JSON and return (value, fault); the value is None where there is a fault.
 
-    The fault is None for valid JSON, else a phrase such as `extra text at character 9`. It is
-    empty, which means undecided, if the text is too deeply nested or another object or list
+    The fault is None for valid JSON, else a phrase such as `extra text at character 9`. An empty
+    phrase means that it is undecided: if the text is too deeply nested or another object or list
     follows the first value. Of a repeated key the last value counts.
     """
     depth = deepest = 0

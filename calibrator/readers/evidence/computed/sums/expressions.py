@@ -344,14 +344,18 @@ def power_of(base: Fraction, exponent: Fraction) -> Fraction:
 
 
 def root_of(value: Fraction, degree: int) -> Fraction:
-    """Return a root, exact if it is rational. Raises ExpressionError if it is not real."""
+    """Return the root of a degree (2: square), exact if it is rational, else as a float has it.
+
+    A negative value has a negative root of an odd degree. Raises ExpressionError for an even one.
+    """
     if value < 0:
         if degree % 2 == 0:
             raise ExpressionError("the root is not real")
         return -root_of(-value, degree)
-    above, below = _whole_root(value.numerator, degree), _whole_root(value.denominator, degree)
-    if above is not None and below is not None:
-        return Fraction(above, below)
+    numerator = _whole_root(value.numerator, degree)
+    denominator = _whole_root(value.denominator, degree)
+    if numerator is not None and denominator is not None:
+        return Fraction(numerator, denominator)
     return Fraction(float(value) ** (1 / degree))
 
 

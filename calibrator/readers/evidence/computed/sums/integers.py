@@ -441,7 +441,11 @@ _FORMS: Final = (
 
 
 def about_integers(text: str, is_comma_decimal: bool = False) -> RightAnswer | None:
-    """Return the answer to a question about whole numbers; None for another question."""
+    """Return the answer to a question about whole numbers, such as `Is 91 a prime number?`.
+
+    None for another question. `is_comma_decimal` is part of every form's signature; whole numbers
+    do not depend on it.
+    """
     text = text.strip()
     for form in _FORMS:
         answer = form(text)
