@@ -177,10 +177,7 @@ def time_moved(draft: Draft) -> bool:
 
 
 def invent_value(draft: Draft) -> bool:
-    """Replace an id, mail address or number of a draft, in place, by one that is not in its text.
-
-    Returns False, with nothing changed, where there is none or no new value fits.
-    """
+    """Replace an id, mail address or number in place by one unseen in the draft; False if none."""
     for value in _shuffle_values(draft, "id", "mail", "number"):
         if value.kind == "number":
             size = max(1, len(str(int(abs(value.number or 0)))))
