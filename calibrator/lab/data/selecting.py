@@ -78,16 +78,16 @@ class PairSelection:
         self.questions = len(self._found)
         waiting: dict[str, ScoredLine] = {}
         for row in scored_lines(paths):
-            question = wanted.get((row.file, row.line))
-            if question is None:
+            row_question = wanted.get((row.file, row.line))
+            if row_question is None:
                 continue
-            first = waiting.pop(question, None)
+            first = waiting.pop(row_question, None)
             if first is None:
-                waiting[question] = row
+                waiting[row_question] = row
                 continue
             chosen, rejected = sorted((first, row), key=lambda each: -each.confidence)
-            self._count(chosen, rejected, self._found[question])
-            yield pair_of(question, chosen.raw, rejected.raw)
+            self._count(chosen, rejected, self._found[row_question])
+            yield pair_of(row_question, chosen.raw, rejected.raw)
 
     def _look_at(self, row: ScoredLine) -> None:
         """Record a reply's place if its confidence is an extreme; count its label."""
