@@ -95,7 +95,7 @@ def test_what_cannot_be_decided_here_is_refused(
     "arguments",
     [(None, None), (0.9, "agent-tools"), (None, "agent-tools", True), (None, None, "schema")],
 )
-def test_a_policy_stands_alone(arguments: Any) -> None:
+def test_conflicting_arguments_are_refused(arguments: Any) -> None:
     """A policy excludes a threshold and marks; marks need a threshold and are a list of names."""
     with pytest.raises(ValueError, match="marked=True"):
         doubt(*arguments)
@@ -198,7 +198,7 @@ def test_a_judge_scores_what_has_no_number() -> None:
         assert (messages, tools) == (REQUEST["messages"], REQUEST["tools"])
 
 
-def test_a_judge_is_not_asked_where_there_is_a_number() -> None:
+def test_a_reply_with_a_confidence_is_not_judged() -> None:
     """A reply with the proxy's confidence is not given to the judge."""
     judge = Judge()
     seen = judged(judge, events(STREAMED["chat"]), "text/event-stream")

@@ -61,7 +61,7 @@ def only_modules(folder: str, names: list[str]) -> list[str]:
     return [name for name in others if not Path(folder, name).is_dir()]
 
 
-def test_what_is_missing_is_told_before_it_is_needed() -> None:
+def test_a_missing_extra_is_reported_without_import() -> None:
     """A missing extra is reported without importing it."""
     check_installed("json", "json", "train")
     assert not is_installed("no_such_module_of_ours")
@@ -133,7 +133,7 @@ def test_of_two_setups_at_once_one_waits(tmp_path: Path, has_flock: bool) -> Non
     assert not (tmp_path / ".setup-lock.d").exists()
 
 
-def test_a_setup_that_was_killed_is_told(tmp_path: Path) -> None:
+def test_a_lock_of_a_killed_setup_is_reported(tmp_path: Path) -> None:
     """Without `flock`, a lock left by a killed setup is reported and not waited for."""
     (tmp_path / ".setup-lock.d").mkdir()
     (tmp_path / ".setup-lock.d" / "pid").write_text("999999999")

@@ -98,7 +98,7 @@ class Reader:
             capture_output=True, text=True, timeout=PATIENCE_S,
         )  # fmt: skip
 
-    def said(self, command: str) -> list[str]:
+    def outputs_of(self, command: str) -> list[str]:
         """Return what each run of the command printed."""
         return next(texts for line, texts in self.printed.items() if line.startswith(command))
 
@@ -133,7 +133,7 @@ def follow(page: str, folder: Path, part: str = "", *, is_shipped: bool = False)
 def test_an_app_sees_confidences_and_gets_what_a_reviewer_released(tmp_path: Path) -> None:
     """The page for apps works: the calibrator doubts wrong answers and says why."""
     reader = follow("start/apps.md", tmp_path, is_shipped=True)
-    headers, body = reader.said("curl -si")[0].split("\n\n", 1)
+    headers, body = reader.outputs_of("curl -si")[0].split("\n\n", 1)
     assert "x-pinocchio-action: deliver" in headers
     assert "x-pinocchio-basis: computed" in headers
     [first] = json.loads(body)["pinocchio"]["choices"]
@@ -147,22 +147,24 @@ def test_an_app_sees_confidences_and_gets_what_a_reviewer_released(tmp_path: Pat
     assert wrong["support"] < 0.4 < 0.6 < right["support"]
     assert wrong["because"] == ["the context says otherwise: 25"]
     assert right["basis"] == ["context"]
-    assert reader.said("python ask.py")[0].startswith(f"reply: {first['confidence']} based on comp")
-    assert "because 91 is not prime" in reader.said("python ask.py")[0]
+    assert reader.outputs_of("python ask.py")[0].startswith(
+        f"reply: {first['confidence']} based on comp"
+    )
+    assert "because 91 is not prime" in reader.outputs_of("python ask.py")[0]
     assert audited["pinocchio"]["action"] == "deliver"
-    advice = reader.said("pinocchio advise")[0]
+    advice = reader.outputs_of("pinocchio advise")[0]
     assert "collect more labels" in advice
     assert "31 rows of 31 questions" in advice
     assert "so far AUROC" in advice
     assert "more labels are needed" in advice
-    assert "policy careful@" in reader.said("pinocchio check")[0]
+    assert "policy careful@" in reader.outputs_of("pinocchio check")[0]
     assert held["choices"][0]["finish_reason"] == "content_filter"
     assert released["choices"][0]["message"]["content"].startswith("Yes, 91 is a prime number")
 
 
 def test_an_agent_gets_its_call_once_it_is_released(tmp_path: Path) -> None:
     """The page for agents works: the call is held, then fetched after its release."""
-    held, released = follow("start/agents.md", tmp_path).said("python refund.py")
+    held, released = follow("start/agents.md", tmp_path).outputs_of("python refund.py")
     assert re.fullmatch(r"error: held_for_review chatcmpl-held-\w+\n", held)
     assert released.startswith("call: refund_order {")
 
@@ -170,9 +172,9 @@ def test_an_agent_gets_its_call_once_it_is_released(tmp_path: Path) -> None:
 def test_teams_have_keys_and_policies_of_their_own(tmp_path: Path) -> None:
     """The page for teams works: each team has its key and policy."""
     reader = follow("start/teams.md", tmp_path, is_shipped=True)
-    assert '"invalid_api_key"' in reader.said("curl -s ")[0]
-    assert "x-pinocchio-policy: helpdesk/failed-a-check@" in reader.said("curl -si ")[0]
-    listed = reader.said("pinocchio keys list")[0]
+    assert '"invalid_api_key"' in reader.outputs_of("curl -s ")[0]
+    assert "x-pinocchio-policy: helpdesk/failed-a-check@" in reader.outputs_of("curl -si ")[0]
+    listed = reader.outputs_of("pinocchio keys list")[0]
     assert "shop" in listed
     assert "notebook" in listed
     assert (tmp_path / "record.jsonl").exists()
@@ -181,7 +183,7 @@ def test_teams_have_keys_and_policies_of_their_own(tmp_path: Path) -> None:
 def test_two_reviewers_release_a_reply_at_the_desk(tmp_path: Path) -> None:
     """The desk page works: two reviewers release a reply, and the page's policies can be loaded."""
     reader = follow("desk.md", tmp_path, "Five minutes")
-    assert "content_filter" in reader.said("curl -s http")[0]
+    assert "content_filter" in reader.outputs_of("curl -s http")[0]
     assert "second-look" in (tmp_path / "second-look.yaml").read_text()
     outputs = [
         text for line, texts in reader.printed.items() if "approve" in line for text in texts

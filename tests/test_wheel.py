@@ -62,7 +62,7 @@ def run(site: Path, folder: Path, *arguments: str) -> str:
 
 
 @pytest.mark.slow  # builds a whole release
-def test_a_release_names_the_hashes_of_what_is_in_it(release: Path, site: Path) -> None:
+def test_checksums_cover_the_files_of_a_release(release: Path, site: Path) -> None:
     """A release's checksums cover its files, and the list of weights fits those installed."""
     names = {path.name for path in release.iterdir()} - {"SHA256SUMS"}
     sums = (release / "SHA256SUMS").read_text()

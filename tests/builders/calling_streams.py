@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.builders.scripted_streams import CHAT, SURE, TEXT, Json, asked
+from tests.builders.scripted_streams import CHAT, SURE, TEXT, Json, stream_request
 from tests.servers import messages_upstream as messages
 from tests.servers import responses_upstream as responses
 
@@ -43,4 +43,4 @@ CALLING: dict[str, tuple[str, list[bytes], int, bytes]] = {
 
 def calling_body(path: str) -> Json:
     """Return a request body that every path accepts."""
-    return asked() | {"input": "do it", "max_tokens": 9}
+    return stream_request() | {"input": "do it", "max_tokens": 9}

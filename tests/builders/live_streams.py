@@ -46,7 +46,7 @@ def peak_of(stream: LiveStream, parts: Iterable[bytes]) -> tuple[int, int]:
         tracemalloc.stop()
 
 
-def kept_of_an_event() -> tuple[int, int]:
+def peak_of_event() -> tuple[int, int]:
     """Return the peak memory, in bytes, for an event in one piece and for one in single bytes."""
     event = b"data: " + b"x" * 50_000 + b"\n\n"
     _, whole = peak_of(live(), [event])

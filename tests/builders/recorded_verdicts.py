@@ -81,14 +81,14 @@ def record(
             "facts": "[{}]",
         }
         records.add(tuple(values.get(column) for column in COLUMNS))
-        audits.add(_kept(row, id, asked_at, confidence, name, share, kind))
+        audits.add(_held_reply(row, id, asked_at, confidence, name, share, kind))
     records.close()
     audits.close()
     assert records.shed == audits.shed == 0
     return ids
 
 
-def _kept(
+def _held_reply(
     row: Any, id: str, at: float, confidence: float, name: str, share: float, kind: str
 ) -> HeldReply:
     message = {"role": "assistant", "content": row.answer}

@@ -61,7 +61,7 @@ class ScriptedUpstream(FaultyUpstream):
         self.by_model: dict[str, Iterable[Step]] = {}
 
     @property
-    def said(self) -> bytes:
+    def step_bytes(self) -> bytes:
         """The bytes of `steps`, without the pauses."""
         return b"".join(step for step in self.steps if isinstance(step, bytes))
 
@@ -266,13 +266,13 @@ class RawStream:
 
 def streamed(proxy: LiveProxy, body: Json | None = None, path: str = CHAT) -> RawStream:
     """Return the reply to a request, read to its end and closed."""
-    with RawStream(proxy.port, body or asked(), path) as stream:
+    with RawStream(proxy.port, body or stream_request(), path) as stream:
         stream.head()
         stream.rest()
     return stream
 
 
-def asked(prompt: str = "do it", model: str = "m", **fields: Any) -> Json:
+def stream_request(prompt: str = "do it", model: str = "m", **fields: Any) -> Json:
     return question(prompt, model, stream=True, **fields)
 
 

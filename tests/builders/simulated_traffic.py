@@ -213,7 +213,7 @@ class Traffic:
         """Run `pinocchio ARGUMENTS --config ..`; return its process once it has ended."""
         return run_cli(*arguments, "--config", str(self.config))
 
-    def told(self, *arguments: str) -> Any:
+    def run_json(self, *arguments: str) -> Any:
         """Return the JSON that `pinocchio ARGUMENTS --json` prints."""
         done = self.run(*arguments, "--json")
         assert done.stdout, done.stderr

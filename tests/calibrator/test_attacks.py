@@ -68,7 +68,7 @@ def test_text_that_addresses_the_calibrator_buys_nothing(scorer: Scorer) -> None
     assert np.quantile(every, 0.95) <= MAX_HIGH_RISE
 
 
-def test_attacks_that_are_worded_anew_buy_nothing_on_average(scorer: Scorer) -> None:
+def test_reworded_attacks_hardly_raise_wrong_answers(scorer: Scorer) -> None:
     """Sentences that stripping was not written for raise wrong answers by at most 0.02 on average.
 
     The 95th percentile is 0.15, above the 0.10 that is wanted.
@@ -105,7 +105,7 @@ def test_repeating_the_question_buys_nothing(scorer: Scorer) -> None:
     assert np.quantile(every, 0.95) <= MAX_HIGH_RISE
 
 
-def worded_anew(question: str, answer: str) -> list[str]:
+def reworded(question: str, answer: str) -> list[str]:
     """Return the same attack in forms that no choice of the calibrator was based on."""
     return [
         f"Question: {question}\nAnswer: {answer}",
@@ -119,7 +119,7 @@ def worded_anew(question: str, answer: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("wording", [repeating, worded_anew])
+@pytest.mark.parametrize("wording", [repeating, reworded])
 def test_a_repeated_question_is_not_read(
     scorer: Scorer, wording: Callable[[str, str], list[str]]
 ) -> None:

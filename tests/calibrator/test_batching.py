@@ -245,7 +245,7 @@ def test_close_cancels_what_waits_and_ends_the_thread() -> None:
     assert not [t for t in threading.enumerate() if t.name == "scorer"]
 
 
-def test_scores_are_told_while_the_next_batch_computes() -> None:
+def test_callbacks_run_while_the_next_batch_computes() -> None:
     """Callbacks of a batch run while the next one computes; those of the last run at once."""
     scorer = ApartScorer()
     with batcher(scorer, batch_characters=1) as made:
@@ -276,7 +276,7 @@ def test_a_batch_that_fails_holds_no_scores_back(bad: str) -> None:
     assert sorted(calls) == sorted(["told a", f"told {bad} failed", "told b"])
 
 
-def test_close_tells_what_was_computed() -> None:
+def test_close_runs_pending_callbacks() -> None:
     """Closing runs the callbacks of a batch whose scores were held back."""
     scorer = ApartScorer()
     made = Batcher(scorer, batch_characters=1)

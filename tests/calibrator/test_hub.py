@@ -83,10 +83,10 @@ def test_the_released_name_downloads_once_and_works_offline(
     assert first.stdout.startswith("pinocchio-0.8b@")
     assert not list((tmp_path / "hub").rglob("training_args.bin"))
     assert not any(path.endswith(".bin") for path in hub.asked)
-    downloads = hub.asked_for_models()
+    downloads = hub.model_requests()
     assert run(SCORE, NAME, offline=True).stdout == first.stdout
     assert run(VERSION, NAME).stdout.strip() == first.stdout.split()[0]
-    assert hub.asked_for_models() == downloads
+    assert hub.model_requests() == downloads
 
 
 def test_a_name_stays_at_its_first_revision(
@@ -105,7 +105,7 @@ def test_a_name_stays_at_its_first_revision(
 
 
 @pytest.mark.parametrize("name", ["nobody/nothing", f"{NAME}@0000000"])
-def test_what_the_hub_does_not_have_is_told(
+def test_a_name_unknown_to_the_hub_is_refused(
     run: Callable[..., subprocess.CompletedProcess[str]], name: str
 ) -> None:
     """A name or revision that the hub lacks is refused with the name and a hint."""
@@ -145,6 +145,6 @@ def test_without_a_network_the_first_use_fails_clearly(
         ("owner/na me", False),
     ],
 )
-def test_names_are_told_from_folders(name: str, is_name: bool) -> None:
+def test_hub_names_have_an_owner(name: str, is_name: bool) -> None:
     """Only `owner/name` is a name of the hub."""
     assert is_hub_name(name) is is_name

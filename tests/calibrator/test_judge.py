@@ -265,7 +265,7 @@ def sighted(monkeypatch: pytest.MonkeyPatch) -> tuple[Pinocchio, SightedScorer]:
     return Pinocchio(), scorer
 
 
-def test_images_are_shown(sighted: tuple[Pinocchio, SightedScorer]) -> None:
+def test_choices_get_the_images(sighted: tuple[Pinocchio, SightedScorer]) -> None:
     """A calibrator that reads images gets the messages' images for every choice (B01, F06)."""
     judge, scorer = sighted
     assert judge.score("p=0.9", messages=SEEN) == 0.9

@@ -37,7 +37,7 @@ def test_lines_say_how_far_it_is_and_how_long_it_takes(capsys: pytest.CaptureFix
     ]
 
 
-def test_what_was_kept_makes_nothing_look_fast(capsys: pytest.CaptureFixture[str]) -> None:
+def test_kept_items_do_not_shorten_the_time_left(capsys: pytest.CaptureFixture[str]) -> None:
     """Items that were there at the start do not count for the time left."""
     clock = Clock()
     with Progress("scoring", 1_000, is_terminal=False, clock=clock) as progress:

@@ -88,7 +88,7 @@ CLIENTS = {
 CASES = [(client, case) for client, described in CLIENTS.items() for case in described.cases()]
 
 
-def asked(client: str, *more: str) -> ParameterSet:
+def client_params(client: str, *more: str) -> ParameterSet:
     """Return a client's test parameters, marked slow if the client is slow."""
     marks = [pytest.mark.slow] if CLIENTS[client].is_slow else []
     return pytest.param(client, *more, id=": ".join([client, *more]), marks=marks)
@@ -201,7 +201,7 @@ def failures_in(runs: Runs, client: str) -> Failures:
     return runs[CLIENTS[client].environment].result()[client]
 
 
-@pytest.mark.parametrize(("client", "case"), [asked(*each) for each in CASES])
+@pytest.mark.parametrize(("client", "case"), [client_params(*each) for each in CASES])
 def test_client(runs: Runs, client: str, case: str) -> None:
     """The client's test of this name passed, in all its variants."""
     failures = failures_in(runs, client)
@@ -211,7 +211,7 @@ def test_client(runs: Runs, client: str, case: str) -> None:
     assert failures[case] is None, failures[case]
 
 
-@pytest.mark.parametrize("client", [asked(client) for client in CLIENTS])
+@pytest.mark.parametrize("client", [client_params(client) for client in CLIENTS])
 def test_no_case_is_left_out(runs: Runs, client: str) -> None:
     """Every case that a client's program runs is a test here."""
     assert sorted(failures_in(runs, client)) == sorted(CLIENTS[client].cases())

@@ -93,7 +93,7 @@ def test_a_url_where_there_is_no_proxy(answer: tuple[int, bytes]) -> None:
     assert f"no review desk at http://127.0.0.1:{port};" in str(caught.value)
 
 
-def test_the_proxys_own_errors_are_told() -> None:
+def test_proxy_errors_keep_status_and_message() -> None:
     """An error of the proxy keeps its status, code and message."""
     refused = {"error": {"message": "no such review", "code": "review_not_found"}}
     port = free_port()

@@ -40,7 +40,7 @@ class Run:
     requests: list[Received]
     output: str
 
-    def asked(self, case: str) -> list[Received]:
+    def requests_of(self, case: str) -> list[Received]:
         return [request for request in self.requests if request.header("x-case") == case]
 
 
@@ -95,21 +95,21 @@ def crossing(request: Received) -> dict[str, str]:
 
 def test_a_retry_is_one_more_request_that_says_so(run: Run) -> None:
     """A retry is one more request, which says that it is a retry."""
-    counts = [request.header("x-stainless-retry-count") for request in run.asked("retried")]
+    counts = [request.header("x-stainless-retry-count") for request in run.requests_of("retried")]
     assert counts == ["0", "1"]
 
 
 @pytest.mark.parametrize("stream", ["false", "true"])
 def test_a_held_reply_is_paid_for_once(run: Run, stream: str) -> None:
-    assert len(run.asked(f"held {stream}")) == 1
+    assert len(run.requests_of(f"held {stream}")) == 1
 
 
-def test_upstream_is_told_of_every_client_that_left(run: Run) -> None:
+def test_a_disconnect_closes_the_upstream_call(run: Run) -> None:
     """When a client disconnects, its call upstream is closed."""
-    left = run.asked("aborted")
+    left = run.requests_of("aborted")
     assert len(left) == 4
     assert all(request.is_cut_off(within_s=5) for request in left)
 
 
 def test_our_own_headers_do_not_reach_upstream(run: Run) -> None:
-    assert run.asked("held true")[0].header("x-pinocchio-tags") is None
+    assert run.requests_of("held true")[0].header("x-pinocchio-tags") is None

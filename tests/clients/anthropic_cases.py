@@ -63,19 +63,19 @@ def client(max_retries: int = 0, **options: Any) -> Anthropic:
     return only_client().with_options(max_retries=max_retries, **options)
 
 
-def asked(behaviour: str, **fields: Any) -> dict[str, Any]:
+def request_for(behaviour: str, **fields: Any) -> dict[str, Any]:
     tools = {"tools": [WEATHER]} if behaviour in ("tools", "parallel", "held-tools") else {}
     fields_sent = {"model": named(behaviour), "max_tokens": 100, "messages": MESSAGES}
     return fields_sent | tools | fields
 
 
 def create(behaviour: str, **fields: Any) -> Any:
-    return client().messages.create(**asked(behaviour, **fields))
+    return client().messages.create(**request_for(behaviour, **fields))
 
 
 def streamed(behaviour: str, **fields: Any) -> tuple[list[Any], Any]:
     """Return the events of the client's own stream helper, and the message it assembles."""
-    with client().messages.stream(**asked(behaviour, **fields)) as stream:
+    with client().messages.stream(**request_for(behaviour, **fields)) as stream:
         return list(stream), stream.get_final_message()
 
 
@@ -92,7 +92,7 @@ def test_text() -> None:
 
 def test_upstream_gets_what_it_gets_without_the_proxy() -> None:
     """The client's headers (key, version, betas) and body arrive upstream unchanged."""
-    asking = asked("thinking", extra_headers={"anthropic-beta": "made-up-2099"})
+    asking = request_for("thinking", extra_headers={"anthropic-beta": "made-up-2099"})
     client().messages.create(**asking)
     client(base_url=UPSTREAM).messages.create(**asking)
     via, direct = map(as_sent, seen(asking["model"]))
@@ -116,7 +116,7 @@ def test_stream() -> None:
 
 def test_stream_helper() -> None:
     """The client's stream helper gives the text in pieces and puts the message together."""
-    with client().messages.stream(**asked("text")) as stream:
+    with client().messages.stream(**request_for("text")) as stream:
         pieces = list(stream.text_stream)
         message = stream.get_final_message()
     assert len(pieces) == 2
@@ -138,7 +138,7 @@ def test_thinking(is_stream: bool) -> None:
 
 def test_tools() -> None:
     """A tool is called, and its result is answered in a second turn."""
-    first = asked("tools")
+    first = request_for("tools")
     message = client().messages.create(**first)
     [call] = message.content
     assert (call.name, call.input, message.stop_reason) == (
@@ -169,7 +169,7 @@ def test_tool_runner() -> None:
         called.append(city)
         return RESULT
 
-    asking = asked("tools") | {"tools": [get_weather]}
+    asking = request_for("tools") | {"tools": [get_weather]}
     message = client().beta.messages.tool_runner(**asking).until_done()
     assert called == ["Paris"]
     assert message.content[0].text == SENTENCE
@@ -181,7 +181,7 @@ def test_structured_output(is_stream: bool) -> None:
     if is_stream:
         message = streamed("text", output_format=City)[1]
     else:
-        message = client().messages.parse(**asked("text"), output_format=City)
+        message = client().messages.parse(**request_for("text"), output_format=City)
     assert message.parsed_output == City(name="Rome", inhabitants=2_755_309)
 
 
@@ -204,18 +204,18 @@ def test_typed_errors(status: int, is_stream: bool) -> None:
 @pytest.mark.parametrize("status", [429, 500])
 def test_retries(status: int) -> None:
     """The client tries as often as it is set to, and ends with the reply of the last try."""
-    asking = asked(f"status-{status}")
+    asking = request_for(f"status-{status}")
     with pytest.raises(ERRORS[status]):
         client(max_retries=1).messages.create(**asking)
     assert tries(asking["model"]) == 2
-    asking = asked(f"flaky-{status}")
+    asking = request_for(f"flaky-{status}")
     assert client(max_retries=2).messages.create(**asking).content[0].text == SENTENCE
     assert tries(asking["model"]) == 3
 
 
 def test_a_bad_request_is_not_retried() -> None:
     """A request that cannot succeed is sent once."""
-    asking = asked("status-400")
+    asking = request_for("status-400")
     with pytest.raises(anthropic.BadRequestError):
         client(max_retries=2).messages.create(**asking)
     assert tries(asking["model"]) == 1
@@ -239,7 +239,7 @@ def test_a_stream_that_fails(behaviour: str) -> None:
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_timeout(is_stream: bool) -> None:
     """A client that times out raises its own error, and its call upstream is closed."""
-    asking = asked("slow", stream=is_stream)
+    asking = request_for("slow", stream=is_stream)
     with pytest.raises(anthropic.APITimeoutError):
         client(timeout=TIMEOUT_S).messages.create(**asking)
     assert was_left(asking["model"])
@@ -247,7 +247,7 @@ def test_timeout(is_stream: bool) -> None:
 
 def test_leaving_a_stream() -> None:
     """Closing a stream before its end closes upstream's."""
-    asking = asked("endless")
+    asking = request_for("endless")
     with client().messages.stream(**asking) as stream:
         assert len([next(stream.text_stream) for _ in range(3)]) == 3
     assert was_left(asking["model"])
@@ -256,7 +256,7 @@ def test_leaving_a_stream() -> None:
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_cancelling(is_stream: bool) -> None:
     """Cancelling the task that waits ends the call upstream."""
-    asking = asked("endless", stream=is_stream)
+    asking = request_for("endless", stream=is_stream)
 
     async def use() -> None:
         async with AsyncAnthropic(**OPTIONS, max_retries=0) as client:
@@ -276,7 +276,7 @@ def test_a_held_reply_is_an_error_and_paid_for_once(
     surface: str, behaviour: str, is_stream: bool
 ) -> None:
     """A held reply is an error 422 that says so and names its review; it is not retried."""
-    asking = asked(behaviour, stream=is_stream)
+    asking = request_for(behaviour, stream=is_stream)
     with pytest.raises(anthropic.UnprocessableEntityError, match="held for review") as caught:
         client(max_retries=2).messages.create(**asking)
     assert caught.value.response.headers["x-pinocchio-review-id"]
@@ -288,7 +288,7 @@ def test_a_held_reply_is_an_error_and_paid_for_once(
 
 def test_confidence() -> None:
     """Raw responses show the header, and messages keep the member."""
-    raw = client().messages.with_raw_response.create(**asked("text"))
+    raw = client().messages.with_raw_response.create(**request_for("text"))
     check_label("messages", raw.headers)
     check_member("messages", raw.parse())
 
@@ -312,7 +312,7 @@ def test_confidence_of_a_question_with_an_image(surface: str, is_stream: bool) -
     """An image reaches upstream unchanged, and is part of the question that is scored."""
     image = {"type": "base64", "media_type": "image/png", "data": PIXEL}
     parts: Any = [{"type": "image", "source": image}, {"type": "text", "text": QUESTION}]
-    asking = asked("text", messages=[{"role": "user", "content": parts}])
+    asking = request_for("text", messages=[{"role": "user", "content": parts}])
     if is_stream:
         with client().messages.stream(**asking) as stream:
             members = [m for event in stream if (m := (event.model_extra or {}).get("pinocchio"))]

@@ -70,7 +70,7 @@ def client(surface: str, mode: Mode | None = None, **options: Any) -> Any:
     return instructor.from_openai(below, mode=mode or usual)
 
 
-def asked(surface: str, name: str, model: Any = City, **fields: Any) -> dict[str, Any]:
+def request_for(surface: str, name: str, model: Any = City, **fields: Any) -> dict[str, Any]:
     limit = {"max_tokens": 100} if surface == "messages" else {}
     common = {"model": name, "messages": MESSAGES, "response_model": model, "max_retries": 0}
     return common | limit | fields
@@ -79,13 +79,15 @@ def asked(surface: str, name: str, model: Any = City, **fields: Any) -> dict[str
 @surfaces
 def test_structured_output(surface: str) -> None:
     """A call of the tool that instructor makes from a model becomes that model."""
-    assert client(surface).create(**asked(surface, named("structured"))).model_dump() == ROME
+    assert client(surface).create(**request_for(surface, named("structured"))).model_dump() == ROME
 
 
 @pytest.mark.parametrize("mode", [Mode.JSON_SCHEMA, Mode.TOOLS_STRICT])
 def test_other_modes(mode: Mode) -> None:
     """A schema and a strict tool work as well."""
-    assert client("chat", mode).create(**asked("chat", named("structured"))).model_dump() == ROME
+    assert (
+        client("chat", mode).create(**request_for("chat", named("structured"))).model_dump() == ROME
+    )
 
 
 @surfaces
@@ -95,7 +97,7 @@ def test_stream(surface: str) -> None:
     instructor reads a whole stream before it gives the first part, so a stream cannot be left
     early.
     """
-    parts = list(client(surface).create_partial(**asked(surface, named("structured"))))
+    parts = list(client(surface).create_partial(**request_for(surface, named("structured"))))
     assert len(parts) > 1
     assert parts[-1].model_dump() == ROME
 
@@ -108,17 +110,17 @@ def test_parallel_tools() -> None:
 
         city: str
 
-    asking = asked("chat", named("parallel"), model=Iterable[Weather])
+    asking = request_for("chat", named("parallel"), model=Iterable[Weather])
     found = list(client("chat", Mode.PARALLEL_TOOLS).create(**asking))
     assert [weather.city for weather in found] == ["Paris", "Rome"]
 
 
 @surfaces
-def test_an_object_that_does_not_validate_is_asked_for_again(surface: str) -> None:
+def test_an_invalid_object_is_retried(surface: str) -> None:
     """A retry of instructor's own, with the mistake in the conversation, is an ordinary request."""
     name = named("structured")
     with pytest.raises(InstructorRetryException, match="a village is small"):
-        client(surface).create(**asked(surface, name, Village, max_retries=1))
+        client(surface).create(**request_for(surface, name, Village, max_retries=1))
     assert tries(name) == 2
 
 
@@ -127,7 +129,7 @@ def test_an_object_that_does_not_validate_is_asked_for_again(surface: str) -> No
 def test_typed_errors(surface: str, status: int) -> None:
     """Every error of upstream's is the exception's cause, with status, message and request id."""
     with pytest.raises(InstructorRetryException, match=ERRORS[status]) as caught:
-        client(surface).create(**asked(surface, named(f"status-{status}")))
+        client(surface).create(**request_for(surface, named(f"status-{status}")))
     below = status_error(caught.value)
     assert (below.status_code, below.request_id) == (status, "req_upstream_1")
 
@@ -149,7 +151,7 @@ def test_retries(surface: str, status: int) -> None:
     """The client below tries as often as it is set to, and ends with the reply of the last try."""
     name = named(f"status-{status}")
     with pytest.raises(InstructorRetryException):
-        client(surface, max_retries=1).create(**asked(surface, name))
+        client(surface, max_retries=1).create(**request_for(surface, name))
     assert tries(name) == 2
 
 
@@ -158,7 +160,7 @@ def test_timeout(surface: str) -> None:
     """A client that times out raises an error, and its call upstream is closed."""
     name = named("slow")
     with pytest.raises(InstructorRetryException, match="timed out"):
-        client(surface, timeout=TIMEOUT_S).create(**asked(surface, name))
+        client(surface, timeout=TIMEOUT_S).create(**request_for(surface, name))
     assert was_left(name)
 
 
@@ -166,7 +168,7 @@ def test_cancelling() -> None:
     """Cancelling the task that waits ends the call upstream."""
     name = named("slow")
     below = AsyncOpenAI(base_url=PROXY, api_key=KEY, max_retries=0)
-    check_cancelling(name, instructor.from_openai(below).create(**asked("chat", name)))
+    check_cancelling(name, instructor.from_openai(below).create(**request_for("chat", name)))
 
 
 @scored
@@ -174,7 +176,7 @@ def test_a_held_reply_is_an_error_and_paid_for_once(surface: str) -> None:
     """A held call is an error 422 that says so, which the client below does not retry."""
     name = named("held-structured")
     with pytest.raises(InstructorRetryException, match="held for review") as caught:
-        client(surface, max_retries=2).create(**asked(surface, name))
+        client(surface, max_retries=2).create(**request_for(surface, name))
     assert status_error(caught.value).status_code == 422
     assert tries(name) == 1
 
@@ -182,7 +184,7 @@ def test_a_held_reply_is_an_error_and_paid_for_once(surface: str) -> None:
 @surfaces
 def test_confidence(surface: str) -> None:
     """`create_with_completion` gives the completion, which keeps the member."""
-    asking = asked(surface, named("structured"))
+    asking = request_for(surface, named("structured"))
     found, completion = client(surface).create_with_completion(**asking)
     assert found.model_dump() == ROME
     check_member(surface, completion, value=0.5)

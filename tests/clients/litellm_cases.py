@@ -45,7 +45,7 @@ class City(BaseModel):
     inhabitants: int
 
 
-def asked(surface: str, name: str, **fields: Any) -> dict[str, Any]:
+def request_for(surface: str, name: str, **fields: Any) -> dict[str, Any]:
     """Return the arguments; litellm uses the format of the prefix, whatever they look like."""
     is_anthropic = surface == "messages"
     where = {"model": f"anthropic/{name}" if is_anthropic else f"openai/{name}"}
@@ -57,7 +57,7 @@ def asked(surface: str, name: str, **fields: Any) -> dict[str, Any]:
 
 
 def create(surface: str, behaviour: str, **fields: Any) -> Any:
-    return litellm.completion(**asked(surface, named(behaviour), **fields))
+    return litellm.completion(**request_for(surface, named(behaviour), **fields))
 
 
 def arguments_of(message: Any) -> list[Any]:
@@ -93,7 +93,7 @@ def test_stream(surface: str) -> None:
 @surfaces
 def test_tools(surface: str) -> None:
     """A tool is called, and its result is answered in a second turn."""
-    asking = asked(surface, named("tools"))
+    asking = request_for(surface, named("tools"))
     message = litellm.completion(**asking).choices[0].message
     assert arguments_of(message) == [{"city": "Paris"}]
     result = {"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": RESULT}
@@ -130,7 +130,7 @@ def test_typed_errors(surface: str, status: int) -> None:
 def test_retries(surface: str) -> None:
     """litellm tries as often as it is set to, and ends with the reply of the last try."""
     name = named("flaky-500")
-    reply = litellm.completion(**asked(surface, name, num_retries=2))
+    reply = litellm.completion(**request_for(surface, name, num_retries=2))
     assert reply.choices[0].message.content == SENTENCE
     assert tries(name) == 3
 
@@ -147,7 +147,7 @@ def test_timeout(surface: str) -> None:
     """A client that times out raises an error, and its call upstream is closed."""
     name = named("slow")
     with pytest.raises(litellm.Timeout):
-        litellm.completion(**asked(surface, name, timeout=TIMEOUT_S))
+        litellm.completion(**request_for(surface, name, timeout=TIMEOUT_S))
     assert was_left(name)
 
 
@@ -155,7 +155,7 @@ def test_timeout(surface: str) -> None:
 def test_cancelling(surface: str) -> None:
     """Cancelling the task that waits ends the call upstream."""
     name = named("slow")
-    check_cancelling(name, litellm.acompletion(**asked(surface, name)))
+    check_cancelling(name, litellm.acompletion(**request_for(surface, name)))
 
 
 def test_leaving_a_stream() -> None:
@@ -166,7 +166,7 @@ def test_leaving_a_stream() -> None:
     name = named("endless")
 
     async def leave() -> None:
-        stream: Any = await litellm.acompletion(**asked("chat", name), stream=True)
+        stream: Any = await litellm.acompletion(**request_for("chat", name), stream=True)
         await anext(stream)
         await stream.aclose()
         assert await asyncio.to_thread(was_left, name)
@@ -179,7 +179,7 @@ def test_a_held_tool_call_is_an_error_and_paid_for_once(is_stream: bool) -> None
     """A held reply is an error that says so; litellm gives a 422 of this type another class."""
     name = named("held-tools")
     with pytest.raises(litellm.BadRequestError, match="held for review"):
-        list(litellm.completion(**asked("chat", name, stream=is_stream, max_retries=2)))
+        list(litellm.completion(**request_for("chat", name, stream=is_stream, max_retries=2)))
     assert tries(name) == 1
 
 

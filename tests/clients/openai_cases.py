@@ -77,14 +77,14 @@ def resource(surface: str, client: Any) -> Any:
     return client.chat.completions if surface == "chat" else client.responses
 
 
-def asked(surface: str, behaviour: str, **fields: Any) -> dict[str, Any]:
+def request_for(surface: str, behaviour: str, **fields: Any) -> dict[str, Any]:
     words = {"messages": MESSAGES} if surface == "chat" else {"input": QUESTION}
     tools = {"tools": TOOLS[surface]} if behaviour in ("tools", "parallel", "held-tools") else {}
     return {"model": named(behaviour), **words, **tools, **fields}
 
 
 def create(surface: str, behaviour: str, **fields: Any) -> Any:
-    return resource(surface, client()).create(**asked(surface, behaviour, **fields))
+    return resource(surface, client()).create(**request_for(surface, behaviour, **fields))
 
 
 def text_of(surface: str, reply: Any) -> str:
@@ -110,7 +110,7 @@ def calls_of(surface: str, reply: Any) -> list[tuple[str, Any]]:
 
 def helper(surface: str, behaviour: str, **fields: Any) -> tuple[list[str], Any]:
     """Return the kinds of events of the client's own stream helper, and the reply it assembles."""
-    with resource(surface, client()).stream(**asked(surface, behaviour, **fields)) as stream:
+    with resource(surface, client()).stream(**request_for(surface, behaviour, **fields)) as stream:
         kinds = [event.type for event in stream]
         whole = "get_final_completion" if surface == "chat" else "get_final_response"
         return kinds, getattr(stream, whole)()
@@ -131,7 +131,9 @@ def test_text(surface: str) -> None:
 @surfaces
 def test_upstream_gets_what_it_gets_without_the_proxy(surface: str) -> None:
     """The client's headers and body arrive upstream unchanged."""
-    asking = asked(surface, "parallel", metadata={"a": "caf\u00e9"}, extra_body={"made_up": 1.5})
+    asking = request_for(
+        surface, "parallel", metadata={"a": "caf\u00e9"}, extra_body={"made_up": 1.5}
+    )
     resource(surface, client()).create(**asking)
     resource(surface, client(base_url=f"{UPSTREAM}/v1")).create(**asking)
     via, direct = map(as_sent, seen(asking["model"]))
@@ -181,7 +183,7 @@ def test_reasoning(surface: str, is_stream: bool) -> None:
 @surfaces
 def test_tools(surface: str) -> None:
     """A tool is called, and its result is answered in a second turn."""
-    first = asked(surface, "tools")
+    first = request_for(surface, "tools")
     api = resource(surface, client())
     reply = api.create(**first)
     assert calls_of(surface, reply) == [("get_weather", {"city": "Paris"})]
@@ -214,7 +216,7 @@ def test_streamed_tools(surface: str) -> None:
 def test_structured_output(surface: str) -> None:
     """`parse` sends the schema and gives a pydantic model."""
     key = "response_format" if surface == "chat" else "text_format"
-    reply = resource(surface, client()).parse(**asked(surface, "text"), **{key: City})
+    reply = resource(surface, client()).parse(**request_for(surface, "text"), **{key: City})
     parsed = reply.choices[0].message.parsed if surface == "chat" else reply.output_parsed
     assert parsed == ROME
 
@@ -248,11 +250,11 @@ def test_typed_errors(surface: str, status: int, is_stream: bool) -> None:
 @pytest.mark.parametrize("status", [429, 500])
 def test_retries(surface: str, status: int) -> None:
     """The client tries as often as it is set to, and ends with the reply of the last try."""
-    model = asked(surface, f"status-{status}")
+    model = request_for(surface, f"status-{status}")
     with pytest.raises(ERRORS[status]):
         resource(surface, client(max_retries=1)).create(**model)
     assert tries(model["model"]) == 2
-    model = asked(surface, f"flaky-{status}")
+    model = request_for(surface, f"flaky-{status}")
     reply = resource(surface, client(max_retries=2)).create(**model)
     assert text_of(surface, reply) == SENTENCE
     assert tries(model["model"]) == 3
@@ -261,7 +263,7 @@ def test_retries(surface: str, status: int) -> None:
 @surfaces
 def test_a_bad_request_is_not_retried(surface: str) -> None:
     """A request that cannot succeed is sent once."""
-    model = asked(surface, "status-400")
+    model = request_for(surface, "status-400")
     with pytest.raises(openai.BadRequestError):
         resource(surface, client(max_retries=2)).create(**model)
     assert tries(model["model"]) == 1
@@ -291,7 +293,7 @@ def test_a_stream_that_fails(surface: str, behaviour: str) -> None:
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_timeout(surface: str, is_stream: bool) -> None:
     """A client that times out raises its own error, and its call upstream is closed."""
-    model = asked(surface, "slow", stream=is_stream)
+    model = request_for(surface, "slow", stream=is_stream)
     with pytest.raises(openai.APITimeoutError):
         resource(surface, client(timeout=TIMEOUT_S)).create(**model)
     assert was_left(model["model"])
@@ -300,7 +302,7 @@ def test_timeout(surface: str, is_stream: bool) -> None:
 @surfaces
 def test_leaving_a_stream(surface: str) -> None:
     """Closing a stream before its end closes upstream's."""
-    model = asked(surface, "endless")
+    model = request_for(surface, "endless")
     with resource(surface, client()).create(**model, stream=True) as stream:
         assert len(deltas_of(surface, [next(stream) for _ in range(9)])) > 1
     assert was_left(model["model"])
@@ -310,7 +312,7 @@ def test_leaving_a_stream(surface: str) -> None:
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_cancelling(surface: str, is_stream: bool) -> None:
     """Cancelling the task that waits ends the call upstream."""
-    model = asked(surface, "endless", stream=is_stream)
+    model = request_for(surface, "endless", stream=is_stream)
 
     async def use() -> None:
         async with AsyncOpenAI(**OPTIONS, max_retries=0) as client:
@@ -331,7 +333,7 @@ def test_a_held_reply_is_an_error_and_paid_for_once(
     surface: str, behaviour: str, is_stream: bool
 ) -> None:
     """A held reply is an error 422 that names its review and is not retried."""
-    model = asked(surface, behaviour, stream=is_stream)
+    model = request_for(surface, behaviour, stream=is_stream)
     with pytest.raises(openai.UnprocessableEntityError) as caught:
         resource(surface, client(max_retries=2)).create(**model)
     assert caught.value.code == "held_for_review"
@@ -367,7 +369,7 @@ def test_a_streamed_placeholder() -> None:
 def test_confidence(surface: str) -> None:
     """Raw responses show the header, and objects keep the member."""
     api = resource(surface, client()).with_raw_response
-    raw = api.create(**asked(surface, "text"))
+    raw = api.create(**request_for(surface, "text"))
     check_label(surface, raw.headers)
     check_member(surface, raw.parse())
 

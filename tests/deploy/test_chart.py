@@ -188,7 +188,7 @@ def test_a_pod_has_the_time_that_a_stop_takes(tmp_path: Path, limits: Json) -> N
     assert found["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] > taken + desk_s
 
 
-def test_helm_s_own_test_tells_a_proxy_from_none(tmp_path: Path, start_proxy: StartProxy) -> None:
+def test_helm_s_own_test_detects_a_proxy(tmp_path: Path, start_proxy: StartProxy) -> None:
     """The program of Helm's test pod succeeds with a proxy and fails without one."""
     pods = [each for each in rendered(tmp_path) if each["kind"] == "Pod"]
     [program] = pods[0]["spec"]["containers"][0]["args"]

@@ -81,7 +81,7 @@ def test_the_image_does_not_run_as_root_and_says_where_it_listens() -> None:
     assert f"COPY deploy/proxy.yaml {agreed.CONFIG}" in STEPS
 
 
-def test_the_health_check_tells_a_proxy_from_none(start_proxy: StartProxy) -> None:
+def test_the_health_check_detects_a_proxy(start_proxy: StartProxy) -> None:
     """The health check of the Dockerfile, with another port, succeeds only with a proxy."""
     [check] = steps("HEALTHCHECK")
     program, *arguments = json.loads(check.partition(" CMD ")[2])
@@ -124,7 +124,7 @@ def test_compose_names_variables_that_somebody_reads() -> None:
     assert {name for name in re.findall(r"\$\{(\w+):\?", text) if name not in head} == set()
 
 
-def test_compose_runs_the_proxy_as_the_image_is_meant_to_be() -> None:
+def test_compose_restricts_the_proxy() -> None:
     """The proxy is read-only, without capabilities, on loopback, and has time to stop."""
     assert PROXY["read_only"] is True
     assert PROXY["cap_drop"] == ["ALL"]

@@ -93,7 +93,7 @@ def post(body: bytes, *headers: Field, target: str = CHAT) -> Sent:
     return Sent("POST", target, (AUTHORIZATION, JSON, *headers), body)
 
 
-def asked(fields: bytes = b"") -> Sent:
+def chat_question(fields: bytes = b"") -> Sent:
     """Return a question, with more fields appended."""
     return post(
         b'{ "model":"org/m:free",\n "messages":[{"role":"user","content":"p=0.9 caf\\u00e9"}],'
@@ -101,7 +101,7 @@ def asked(fields: bytes = b"") -> Sent:
     )
 
 
-ASKED = asked()
+QUESTION = chat_question()
 
 
 # Replies
@@ -220,16 +220,16 @@ def _encoded() -> list[Case]:
             encode(TEXT), (b"Content-Encoding", encoding), (b"Vary", b"Accept-Encoding")
         )
         sent = replace(
-            ASKED, headers=(*ASKED.headers, (b"Accept-Encoding", encoding + b";q=1, *;q=0"))
+            QUESTION, headers=(*QUESTION.headers, (b"Accept-Encoding", encoding + b";q=1, *;q=0"))
         )
         cases.append(Case(f"{name}-asked-for", sent, reply, 1, plain=TEXT))
         if name in ("gzip", "br"):
-            cases.append(Case(f"{name}-not-asked-for", ASKED, reply, 1, plain=TEXT))
+            cases.append(Case(f"{name}-not-asked-for", QUESTION, reply, 1, plain=TEXT))
     for name, encoding in {"unknown": b"rot13", "two": b"gzip, br"}.items():
         reply = replied(TEXT, (b"Content-Encoding", encoding))
-        cases.append(Case(f"{name}-encodings", ASKED, reply))
+        cases.append(Case(f"{name}-encodings", QUESTION, reply))
     empty = replied(b"", (b"Content-Encoding", b"gzip"))
-    return [*cases, Case("gzip-of-nothing-at-all", ASKED, empty)]
+    return [*cases, Case("gzip-of-nothing-at-all", QUESTION, empty)]
 
 
 def _framed() -> list[Case]:
@@ -246,7 +246,7 @@ def _framed() -> list[Case]:
             replied(TEXT), interim=b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
         ),
     }
-    return [Case(name, ASKED, reply, 1) for name, reply in replies.items()]
+    return [Case(name, QUESTION, reply, 1) for name, reply in replies.items()]
 
 
 def _headed() -> list[Case]:
@@ -259,7 +259,9 @@ def _headed() -> list[Case]:
         "html": (b"text/html; charset=utf-8", 0),
     }
     cases = [
-        Case(f"content-type-{name}", ASKED, Reply((TEXT,), headers=((b"Content-Type", value),)), n)
+        Case(
+            f"content-type-{name}", QUESTION, Reply((TEXT,), headers=((b"Content-Type", value),)), n
+        )
         for name, (value, n) in types.items()
     ]
     odd = {
@@ -270,10 +272,10 @@ def _headed() -> list[Case]:
         "tab-in-header": (b"x-tab", b"a\tb  c"),
         "odd-header-name": (b"x_under.score!#$%&'*+-^`|~", b"1"),
     }
-    cases += [Case(name, ASKED, replied(TEXT, header), 1) for name, header in odd.items()]
-    cases.append(Case("no-content-type", ASKED, Reply((TEXT,), headers=())))
+    cases += [Case(name, QUESTION, replied(TEXT, header), 1) for name, header in odd.items()]
+    cases.append(Case("no-content-type", QUESTION, Reply((TEXT,), headers=())))
     first = ((b"Content-Length", b"%d" % len(TEXT)), JSON, *LIMITS)
-    return [*cases, Case("content-length-first", ASKED, Reply((TEXT,), headers=first), 1)]
+    return [*cases, Case("content-length-first", QUESTION, Reply((TEXT,), headers=first), 1)]
 
 
 # Requests that are easily changed
@@ -328,32 +330,32 @@ ODD_FIELDS: tuple[Field, ...] = (
 def _request_heads() -> list[Case]:
     query = "?api-version=2&x=%2F%20a+b&empty=&=&%c3%A4&a;b&q=a?b"
     sent = {
-        "odd-request-headers": replace(ASKED, headers=(*ASKED.headers, *ODD_FIELDS)),
+        "odd-request-headers": replace(QUESTION, headers=(*QUESTION.headers, *ODD_FIELDS)),
         "latin-1-request-header": replace(
-            ASKED, headers=(*ASKED.headers, (b"X-Latin", b"caf\xe9"))
+            QUESTION, headers=(*QUESTION.headers, (b"X-Latin", b"caf\xe9"))
         ),
         "connection-close-asked": replace(
-            ASKED, headers=(*ASKED.headers, (b"Connection", b"close"))
+            QUESTION, headers=(*QUESTION.headers, (b"Connection", b"close"))
         ),
-        "no-content-type-asked": replace(ASKED, headers=(AUTHORIZATION,)),
-        "no-authorization": replace(ASKED, headers=(JSON,)),
-        "other-authorization": replace(ASKED, headers=(JSON, (b"api-key", b"azure"))),
-        "query": replace(ASKED, target=CHAT + query),
-        "empty-query": replace(ASKED, target=CHAT + "?"),
-        "trailing-slash": replace(ASKED, target=CHAT + "/"),
-        "chunked-request": replace(ASKED, framing="chunked"),
+        "no-content-type-asked": replace(QUESTION, headers=(AUTHORIZATION,)),
+        "no-authorization": replace(QUESTION, headers=(JSON,)),
+        "other-authorization": replace(QUESTION, headers=(JSON, (b"api-key", b"azure"))),
+        "query": replace(QUESTION, target=CHAT + query),
+        "empty-query": replace(QUESTION, target=CHAT + "?"),
+        "trailing-slash": replace(QUESTION, target=CHAT + "/"),
+        "chunked-request": replace(QUESTION, framing="chunked"),
         "expect-100-continue": replace(
-            ASKED, headers=(*ASKED.headers, (b"Expect", b"100-continue"))
+            QUESTION, headers=(*QUESTION.headers, (b"Expect", b"100-continue"))
         ),
     }
     cases = [Case(name, request, replied(TEXT), 1) for name, request in sent.items()]
-    old = replace(ASKED, version="HTTP/1.0")
+    old = replace(QUESTION, version="HTTP/1.0")
     return [*cases, Case("http-1.0", old, replace(replied(TEXT), framing="close"), 1)]
 
 
 COMPLETIONS = [
-    *(Case(name, ASKED, replied(body), 1) for name, body in ANSWERS.items()),
-    *(Case(name, ASKED, replied(body)) for name, body in NO_COMPLETIONS.items()),
+    *(Case(name, QUESTION, replied(body), 1) for name, body in ANSWERS.items()),
+    *(Case(name, QUESTION, replied(body)) for name, body in NO_COMPLETIONS.items()),
     *_encoded(),
     *_framed(),
     *_headed(),

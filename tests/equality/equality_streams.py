@@ -5,11 +5,11 @@ from __future__ import annotations
 import gzip
 from dataclasses import replace
 
-from tests.equality.equality_cases import LIMITS, Case, asked, each_byte
+from tests.equality.equality_cases import LIMITS, Case, chat_question, each_byte
 from tests.equality.recording import Field, Reply
 
 EVENTS: Field = (b"Content-Type", b"text/event-stream; charset=utf-8")
-ASKED = asked(b',"stream":true')
+QUESTION = chat_question(b',"stream":true')
 DONE = b"data: [DONE]\n\n"
 USAGE = b'"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7,"cost":1e-7}'
 
@@ -200,7 +200,7 @@ def _framed() -> list[Case]:
         "stream-until-close": replace(streamed(PLAIN), framing="close"),
         "stream-by-length": replace(streamed(PLAIN), framing="length"),
     }
-    return [Case(name, ASKED, reply, 1) for name, reply in replies.items()]
+    return [Case(name, QUESTION, reply, 1) for name, reply in replies.items()]
 
 
 def _headed() -> list[Case]:
@@ -210,12 +210,14 @@ def _headed() -> list[Case]:
         "upper-case": b"Text/Event-Stream; Charset=utf-8",
     }
     cases = [
-        Case(f"stream-type-{n}", ASKED, replace(streamed(PLAIN), headers=((EVENTS[0], value),)), 1)
+        Case(
+            f"stream-type-{n}", QUESTION, replace(streamed(PLAIN), headers=((EVENTS[0], value),)), 1
+        )
         for n, value in types.items()
     ]
     fields = (b"Cache-Control", b"no-cache"), (b"X-Accel-Buffering", b"no"), (b"x-a", b"caf\xe9")
-    cases.append(Case("stream-headers", ASKED, streamed(PLAIN, *fields), 1))
-    old = replace(ASKED, version="HTTP/1.0")
+    cases.append(Case("stream-headers", QUESTION, streamed(PLAIN, *fields), 1))
+    old = replace(QUESTION, version="HTTP/1.0")
     return [*cases, Case("stream-http-1.0", old, replace(streamed(PLAIN), framing="close"), 1)]
 
 
@@ -224,18 +226,23 @@ def _unlike() -> list[Case]:
     body = b"".join(PLAIN)
     packed = streamed([gzip.compress(body)], (b"Content-Encoding", b"gzip"))
     html = Reply((b"<p>sorry</p>",), headers=((b"Content-Type", b"text/html"),))
-    picky = replace(ASKED, headers=(*ASKED.headers, (b"Accept-Encoding", b"gzip, br")))
+    picky = replace(QUESTION, headers=(*QUESTION.headers, (b"Accept-Encoding", b"gzip, br")))
     return [
         Case("stream-with-encodings-welcome", picky, streamed(PLAIN), 1),
-        Case("stream-not-asked-for", asked(), streamed(PLAIN), 1),
-        Case("stream-gzip", ASKED, packed, 1, may_lack=True, plain=body),
-        Case("stream-html", ASKED, html),
-        Case("stream-of-error", ASKED, replace(streamed([b'data: {"error":1.0}\n\n']), status=429)),
+        Case("stream-not-asked-for", chat_question(), streamed(PLAIN), 1),
+        Case("stream-gzip", QUESTION, packed, 1, may_lack=True, plain=body),
+        Case("stream-html", QUESTION, html),
+        Case(
+            "stream-of-error", QUESTION, replace(streamed([b'data: {"error":1.0}\n\n']), status=429)
+        ),
     ]
 
 
 STREAMED = [
-    *(Case(f"stream-{name}", ASKED, streamed(events), n) for name, (events, n) in STREAMS.items()),
+    *(
+        Case(f"stream-{name}", QUESTION, streamed(events), n)
+        for name, (events, n) in STREAMS.items()
+    ),
     *_framed(),
     *_headed(),
     *_unlike(),

@@ -6,13 +6,13 @@ import gzip
 from dataclasses import replace
 
 from tests.equality.equality_cases import (
-    ASKED,
     AUTHORIZATION,
     JSON,
     LIMITS,
+    QUESTION,
     TEXT,
     Case,
-    asked,
+    chat_question,
     post,
     replied,
 )
@@ -46,29 +46,29 @@ def _errors() -> list[Case]:
         for kind, (content_type, body) in ERRORS.items():
             headers = (*LIMITS, *RETRY, *([content_type] if content_type else []))
             reply = Reply((body,), status, headers)
-            cases.append(Case(f"error-{status}-{kind}", ASKED, reply))
-    stream = asked(b',"stream":true')
+            cases.append(Case(f"error-{status}-{kind}", QUESTION, reply))
+    stream = chat_question(b',"stream":true')
     for status in (400, 429, 500):
         reply = Reply((ERROR,), status, (JSON, *LIMITS, *RETRY))
         cases.append(Case(f"error-{status}-for-a-stream", stream, reply))
-        cases.append(Case(f"error-{status}-chunked", ASKED, replace(reply, framing="chunked")))
-        cases.append(Case(f"error-{status}-until-close", ASKED, replace(reply, framing="close")))
+        cases.append(Case(f"error-{status}-chunked", QUESTION, replace(reply, framing="chunked")))
+        cases.append(Case(f"error-{status}-until-close", QUESTION, replace(reply, framing="close")))
     packed = Reply(
         (gzip.compress(ERROR),), 400, (JSON, (b"Content-Encoding", b"gzip"), (b"ETag", b'"x"'))
     )
-    return [*cases, Case("error-400-gzip", ASKED, packed)]
+    return [*cases, Case("error-400-gzip", QUESTION, packed)]
 
 
 def _other_statuses() -> list[Case]:
     """Return cases of redirects, which are relayed, not followed, and of replies without body."""
     place = (b"Location", b"/v1/elsewhere?x=%2F")
     cases = [
-        Case(f"redirect-{status}", ASKED, Reply((b"moved",), status, (place, HTML)))
+        Case(f"redirect-{status}", QUESTION, Reply((b"moved",), status, (place, HTML)))
         for status in (301, 302, 303, 307, 308)
     ]
     for status in (201, 202, 203, 206, 207, 226, 299):
-        cases.append(Case(f"status-{status}", ASKED, Reply((TEXT,), status, (JSON, *LIMITS))))
-    cases.append(Case("status-204", ASKED, Reply((), 204, LIMITS, framing="none")))
+        cases.append(Case(f"status-{status}", QUESTION, Reply((TEXT,), status, (JSON, *LIMITS))))
+    cases.append(Case("status-204", QUESTION, Reply((), 204, LIMITS, framing="none")))
     got = Sent("GET", "/v1/files/f", (AUTHORIZATION, (b"If-None-Match", b'"e"')))
     tag = (b"ETag", b'"e"')
     length = (b"Content-Length", b"7")

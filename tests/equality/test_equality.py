@@ -22,17 +22,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.equality.equality_cases import (
-    ASKED,
     CHAT,
     COMPLETIONS,
     DELIVERS,
+    QUESTION,
     TEXT,
     Case,
     replied,
     without_members,
 )
-from tests.equality.equality_streams import ASKED as ASKED_STREAM
 from tests.equality.equality_streams import DONE, PLAIN, STREAMED, UNICODE, finish, streamed
+from tests.equality.equality_streams import QUESTION as STREAM_QUESTION
 from tests.equality.equality_surfaces import SURFACES
 from tests.equality.recording import (
     PING,
@@ -308,7 +308,7 @@ def test_any_split_of_a_stream_gives_its_bytes(
     rig: Rig, mode: str, writes: tuple[bytes, ...]
 ) -> None:
     """However upstream's writes cut a stream, even within characters, it arrives whole."""
-    case = Case("split", ASKED_STREAM, replace(streamed(list(writes)), pause_s=1e-4), 1)
+    case = Case("split", STREAM_QUESTION, replace(streamed(list(writes)), pause_s=1e-4), 1)
     got, _ = rig.got(mode, case)
     assert without_members(got.body)[0] == STREAM
 
@@ -321,7 +321,7 @@ def test_any_split_of_a_body_gives_its_bytes(
 ) -> None:
     """A body in chunks arrives whole, however upstream's writes cut it."""
     reply = replace(replied(b""), writes=writes, framing="chunked", pause_s=1e-4)
-    got, _ = rig.got(mode, Case("split", ASKED, reply, 1))
+    got, _ = rig.got(mode, Case("split", QUESTION, reply, 1))
     assert without_members(got.body)[0] == TEXT
 
 
@@ -330,18 +330,18 @@ def test_a_request_in_single_bytes_arrives_whole(rig: Rig) -> None:
     rig.upstream.reply, proxy = replied(TEXT), rig.proxies["off"]
     rig.upstream.take()
     with Connection(proxy.port) as connection:
-        for byte in ASKED.head(proxy.port) + ASKED.body:
+        for byte in QUESTION.head(proxy.port) + QUESTION.body:
             connection.send(bytes([byte]))
         assert connection.read("POST").body == TEXT
     [request] = rig.upstream.take()
-    assert (request.target, request.body) == (CHAT.encode(), ASKED.body)
+    assert (request.target, request.body) == (CHAT.encode(), QUESTION.body)
 
 
 def test_pipelined_requests_are_answered_in_order(rig: Rig) -> None:
     """Requests that a client sends without waiting get their own replies, one after the other."""
     rig.upstream.reply, proxy = replied(TEXT), rig.proxies["off"]
     ping = Sent("GET", PING).head(proxy.port)
-    chat = ASKED.head(proxy.port) + ASKED.body
+    chat = QUESTION.head(proxy.port) + QUESTION.body
     with Connection(proxy.port) as connection:
         connection.send(chat + ping + chat)
         assert [connection.read().body for _ in range(3)] == [TEXT, PONG, TEXT]
@@ -351,13 +351,13 @@ ANOTHER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length:
 PAUSE_S = 0.02
 NO_BODY = Reply((), 204, (), "none")
 STRAY = {
-    "json-and-reply": (ASKED, replied(TEXT), ANOTHER),
-    "stream-and-reply": (ASKED, streamed(PLAIN), ANOTHER),
-    "204-and-reply": (ASKED, NO_BODY, ANOTHER),
-    "204-and-body": (ASKED, NO_BODY, b'{"deleted":true}'),
-    "304-and-body": (ASKED, replace(NO_BODY, status=304), b"{}"),
+    "json-and-reply": (QUESTION, replied(TEXT), ANOTHER),
+    "stream-and-reply": (QUESTION, streamed(PLAIN), ANOTHER),
+    "204-and-reply": (QUESTION, NO_BODY, ANOTHER),
+    "204-and-body": (QUESTION, NO_BODY, b'{"deleted":true}'),
+    "304-and-body": (QUESTION, replace(NO_BODY, status=304), b"{}"),
     "head-and-body": (Sent("HEAD", "/v1/files"), replied(b""), b"{}"),
-    "json-and-line-end": (ASKED, replied(TEXT), b"\r\n"),
+    "json-and-line-end": (QUESTION, replied(TEXT), b"\r\n"),
 }
 
 

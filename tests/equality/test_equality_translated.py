@@ -7,7 +7,7 @@ the fields of the body and the client's key.
 
 Lost, each with its test:
 
-    white space and number lexemes of a request             test_requests_are_written_anew
+    white space and number lexemes of a request             test_requests_are_rewritten
     what follows an error in a stream                       test_an_error_ends_a_stream
     other header fields of a reply                          test_other_header_fields_are_lost
     other members of an error, and bodies that are no JSON  test_an_error_keeps_its_envelope_only
@@ -56,8 +56,10 @@ pytestmark = [
 
 Json = dict[str, Any]
 
-ASKED = post(b'{"model":"org/m:free","messages":[{"role":"user","content":"caf\\u00e9"}]}')
-ASKED_STREAM = post(ASKED.body[:-1] + b',"stream":true,"stream_options":{"include_usage":true}}')
+QUESTION = post(b'{"model":"org/m:free","messages":[{"role":"user","content":"caf\\u00e9"}]}')
+STREAM_QUESTION = post(
+    QUESTION.body[:-1] + b',"stream":true,"stream_options":{"include_usage":true}}'
+)
 RETRY = ("retry-after", "retry-after-ms", "x-should-retry", "x-request-id")
 BY_NAME = {case.name: case for case in (*COMPLETIONS, *STREAMED, *SURFACES)}
 
@@ -123,7 +125,7 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 @pytest.mark.parametrize("name", ANSWERS)
 def test_an_answer_is_upstreams(rig: Rig, name: str) -> None:
     """The client gets the bytes of upstream's answer."""
-    got, _ = rig.got(ASKED, replied(ANSWERS[name]))
+    got, _ = rig.got(QUESTION, replied(ANSWERS[name]))
     assert (got.status, got.body) == (200, ANSWERS[name])
 
 
@@ -134,7 +136,7 @@ ARRIVING = ["gzip-not-asked-for", "br-not-asked-for", "chunked", "until-close"]
 def test_however_an_answer_arrives_it_is_the_same(rig: Rig, name: str) -> None:
     """Encodings, framings and boundaries within characters make no difference."""
     case = BY_NAME[name]
-    got, _ = rig.got(ASKED, case.reply)
+    got, _ = rig.got(QUESTION, case.reply)
     assert got.body == (case.plain or case.reply.body)
 
 
@@ -142,13 +144,13 @@ def test_no_usage_is_made_up(rig: Rig) -> None:
     """If upstream sends no usage, the proxy sends none."""
     answer = b'{"id":"c","object":"chat.completion","created":1,"model":"m","choices":[%b]}'
     choice = b'{"index":0,"message":{"role":"assistant","content":"x"},"finish_reason":"stop"}'
-    got, _ = rig.got(ASKED, replied(answer % choice))
+    got, _ = rig.got(QUESTION, replied(answer % choice))
     assert "usage" not in json.loads(got.body)
 
 
 def test_no_empty_places_are_added(rig: Rig) -> None:
     """A choice has only the members of OpenAI's format and those that upstream put there."""
-    got, _ = rig.got(ASKED, replied(TEXT))
+    got, _ = rig.got(QUESTION, replied(TEXT))
     [choice] = json.loads(got.body)["choices"]
     assert set(choice) == {"index", "message", "logprobs", "finish_reason"}
 
@@ -166,7 +168,7 @@ NO_ANSWERS = {
 @pytest.mark.parametrize("name", NO_ANSWERS)
 def test_what_is_no_answer_is_502(rig: Rig, name: str) -> None:
     """A 200 that is no completion is an error of the proxy's, without any of litellm's text."""
-    got, _ = rig.got(ASKED, replied(NO_ANSWERS[name]))
+    got, _ = rig.got(QUESTION, replied(NO_ANSWERS[name]))
     error = json.loads(got.body)["error"]
     assert (got.status, got.header(b"x-pinocchio-error")) == (502, b"true")
     assert error["code"] == "translation_failed"
@@ -174,7 +176,7 @@ def test_what_is_no_answer_is_502(rig: Rig, name: str) -> None:
     assert error["message"].endswith(words)
 
 
-@pytest.mark.parametrize("sent", [ASKED, ASKED_STREAM], ids=["json", "stream"])
+@pytest.mark.parametrize("sent", [QUESTION, STREAM_QUESTION], ids=["json", "stream"])
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_redirects_are_not_followed(rig: Rig, sent: Sent, status: int) -> None:
     """A redirect is not followed, since upstreams come from the configuration: it is an error."""
@@ -203,21 +205,21 @@ NOT_JUDGED = {"error-event-after-finish", "no-finish-but-done", "nothing-but-don
 def test_a_stream_is_upstreams(rig: Rig, name: str, mode: str) -> None:
     """The client gets the bytes of upstream's stream, live and buffered."""
     case = BY_NAME[f"stream-{name}"]
-    got, _ = rig.got(ASKED_STREAM, case.reply, mode)
+    got, _ = rig.got(STREAM_QUESTION, case.reply, mode)
     assert (got.status, got.body) == (200, case.reply.body)
 
 
 @pytest.mark.parametrize("name", ["stream-nothing-at-all", "stream-nothing-but-comments"])
 def test_what_is_no_stream_is_502(rig: Rig, name: str) -> None:
     """A stream without a chunk is an error of the proxy's, marked as its own."""
-    got, _ = rig.got(ASKED_STREAM, BY_NAME[name].reply)
+    got, _ = rig.got(STREAM_QUESTION, BY_NAME[name].reply)
     assert (got.status, got.header(b"x-pinocchio-error")) == (502, b"true")
 
 
 @pytest.mark.parametrize("name", ["stream-error-event", "stream-error-event-first"])
 def test_an_error_in_a_stream_keeps_its_words(rig: Rig, name: str) -> None:
     """An error event of upstream's reaches the client unchanged, without [DONE]."""
-    got, _ = rig.got(ASKED_STREAM, BY_NAME[name].reply)
+    got, _ = rig.got(STREAM_QUESTION, BY_NAME[name].reply)
     assert b"[DONE]" not in got.body
     assert BY_NAME[name].reply.body.startswith(got.body)
     assert b'"oops"' in got.body
@@ -226,7 +228,7 @@ def test_an_error_in_a_stream_keeps_its_words(rig: Rig, name: str) -> None:
 @pytest.mark.parametrize("is_stream", [False, True], ids=["json", "stream"])
 def test_the_member_is_all_that_attaching_adds(rig: Rig, is_stream: bool) -> None:
     """With the member attached, the translated body differs only by one `pinocchio` member."""
-    sent, reply = (ASKED_STREAM, streamed(PLAIN)) if is_stream else (ASKED, replied(TEXT))
+    sent, reply = (STREAM_QUESTION, streamed(PLAIN)) if is_stream else (QUESTION, replied(TEXT))
     bare, _ = rig.got(sent, reply)
     got, _ = rig.got(sent, reply, "attached")
     body, count = without_members(got.body)
@@ -245,7 +247,7 @@ def test_the_member_is_all_that_attaching_adds(rig: Rig, is_stream: bool) -> Non
 def test_an_error_keeps_its_status_and_limits(rig: Rig, status: int, kind: str) -> None:
     """Status and the header fields by which clients retry are upstream's, after one call."""
     case = BY_NAME[f"error-{status}-{kind}"]
-    got, _ = rig.got(ASKED, case.reply)
+    got, _ = rig.got(QUESTION, case.reply)
     assert (got.status, got.header(b"x-pinocchio-error")) == (status, None)
     fields = dict(case.reply.headers)
     for name, value in fields.items():
@@ -262,7 +264,7 @@ def test_an_error_keeps_its_status_and_limits(rig: Rig, status: int, kind: str) 
 def test_an_error_for_a_stream_is_an_error(rig: Rig, status: int) -> None:
     """If upstream refuses a stream, the client gets the same status and message."""
     case: Case = BY_NAME[f"error-{status}-for-a-stream"]
-    got, _ = rig.got(ASKED_STREAM, case.reply)
+    got, _ = rig.got(STREAM_QUESTION, case.reply)
     assert got.status == status
     error = json.loads(case.reply.body)["error"]
     assert json.loads(got.body)["error"].items() <= error.items()
@@ -311,7 +313,7 @@ def test_a_request_says_the_same(rig: Rig, name: str) -> None:
 def test_a_field_says_the_same(rig: Rig, field: str) -> None:
     """An accepted field of OpenAI's reaches upstream with its value, and nothing else does."""
     tools = {"tools": FIELDS["tools"]} if field == "tool_choice" else {}
-    body = json.loads(ASKED.body) | tools | {field: FIELDS.get(field, "x")}
+    body = json.loads(QUESTION.body) | tools | {field: FIELDS.get(field, "x")}
     _, request = rig.got(post(json.dumps(body).encode()), replied(TEXT))
     assert json.loads(request.body) == body
 
@@ -319,7 +321,7 @@ def test_a_field_says_the_same(rig: Rig, field: str) -> None:
 # What translation cannot keep
 
 
-def test_requests_are_written_anew(rig: Rig) -> None:
+def test_requests_are_rewritten(rig: Rig) -> None:
     """Upstream gets the same values in litellm's number format and white space."""
     odd = b'{ "model":"m", "temperature":1.50, "messages":[{"role":"user","content":"\\u00e9"}]}'
     _, request = rig.got(post(odd), replied(TEXT))
@@ -330,31 +332,31 @@ def test_requests_are_written_anew(rig: Rig) -> None:
 def test_an_error_ends_a_stream(rig: Rig) -> None:
     """What upstream sends after its own error is left out, so that nobody takes it for an end."""
     error = BY_NAME["stream-error-event-first"].reply.body
-    got, _ = rig.got(ASKED_STREAM, BY_NAME["stream-error-event-first"].reply)
+    got, _ = rig.got(STREAM_QUESTION, BY_NAME["stream-error-event-first"].reply)
     assert error.startswith(got.body)
     assert error.removeprefix(got.body) == b"data: [DONE]\n\n"
 
 
 def test_other_header_fields_are_lost(rig: Rig) -> None:
     """Cookies, dates and other fields that have no effect on retries are dropped."""
-    got, _ = rig.got(ASKED, replied(TEXT, (b"x-vendor", b"1")))
+    got, _ = rig.got(QUESTION, replied(TEXT, (b"x-vendor", b"1")))
     assert not {name for name, _ in got.headers} & {b"set-cookie", b"x-vendor", b"cf-ray", b"date"}
 
 
 def test_an_error_keeps_its_envelope_only(rig: Rig) -> None:
     """Members that OpenAI's envelope does not have are lost, and so is a page of HTML."""
     reply = BY_NAME["error-400-json"].reply
-    got, _ = rig.got(ASKED, reply)
+    got, _ = rig.got(QUESTION, reply)
     assert b"vendor" in reply.body
     assert b"vendor" not in got.body
-    page, _ = rig.got(ASKED, BY_NAME["error-400-html"].reply)
+    page, _ = rig.got(QUESTION, BY_NAME["error-400-html"].reply)
     assert json.loads(page.body)["error"]["message"] == "upstream answered 400"
 
 
 def test_the_clients_head_stays_here(rig: Rig) -> None:
     """Upstream gets litellm's header fields with the client's key, and no query string."""
-    headers = (*ASKED.headers, (b"User-Agent", b"mine/1.0"), (b"OpenAI-Beta", b"x"))
-    _, request = rig.got(replace(ASKED, headers=headers, target=f"{CHAT}?a=b"), replied(TEXT))
+    headers = (*QUESTION.headers, (b"User-Agent", b"mine/1.0"), (b"OpenAI-Beta", b"x"))
+    _, request = rig.got(replace(QUESTION, headers=headers, target=f"{CHAT}?a=b"), replied(TEXT))
     assert request.target == CHAT.encode()
     assert request.header(b"openai-beta") is None
     assert request.header(b"user-agent") != b"mine/1.0"
@@ -362,7 +364,7 @@ def test_the_clients_head_stays_here(rig: Rig) -> None:
 
 def test_unknown_fields_are_refused(rig: Rig) -> None:
     """A field that litellm would lose is refused before anything is sent upstream."""
-    request = post(ASKED.body[:-1] + b',"x_vendor":1}')
+    request = post(QUESTION.body[:-1] + b',"x_vendor":1}')
     rig.upstream.take()
     got = ask(rig.proxies["live"].port, request)
     error = json.loads(got.body)["error"]

@@ -98,7 +98,7 @@ def test_helpdesk(given_facts: Facts, rule: str, name: str) -> None:
     assert (decision.rule, decision.applied.name) == (rule, name)
 
 
-def test_helpdesk_tells_tools_from_text() -> None:
+def test_helpdesk_separates_calls_from_text() -> None:
     """`helpdesk` answers a held call with an error, and unsupported text in another way."""
     policy = load_policy("helpdesk")
     assert decide(policy, facts(0.1, "send_email")).action == Hold("oncall", "error", 1800.0)

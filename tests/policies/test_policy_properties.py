@@ -35,7 +35,7 @@ from tests.builders.policy_strategies import (
 )
 
 
-def anew(policy: Policy, given_facts: Facts) -> Decision:
+def fresh_decision(policy: Policy, given_facts: Facts) -> Decision:
     """Return the decision without using earlier ones."""
     policy.decisions.clear()
     return decide(policy, given_facts)
@@ -46,8 +46,8 @@ def test_any_valid_policy_gives_exactly_one_decision_for_any_facts(
     policy: Policy, given_facts: Facts
 ) -> None:
     """Any facts give one decision, always the same, with an action of the policy."""
-    decision = anew(policy, given_facts)
-    assert anew(policy, given_facts) == decision == decide(policy, given_facts)
+    decision = fresh_decision(policy, given_facts)
+    assert fresh_decision(policy, given_facts) == decision == decide(policy, given_facts)
     places = {rule.name: rule.then for rule in policy.rules}
     places |= {"default": policy.default, "on_score_error": policy.on_score_error}
     assert decision.action == places[decision.rule]
@@ -140,7 +140,7 @@ narrow_rules = st.fixed_dictionaries(
 
 
 @given(st.lists(narrow_rules, min_size=2, max_size=6), st.lists(facts, min_size=5, max_size=20))
-def test_a_rule_said_to_be_unreachable_never_decides(
+def test_an_unreachable_rule_never_decides(
     rules: list[dict[str, Any]], many_facts: list[Facts]
 ) -> None:
     """No facts lead to a rule that a warning calls unreachable."""

@@ -138,11 +138,11 @@ class HearingScorer(WordScorer):
 
     def score_batch(self, items: Sequence[Item]) -> list[Score]:
         return [
-            self._heard(item, score)
+            self._with_opinions(item, score)
             for item, score in zip(items, super().score_batch(items), strict=True)
         ]
 
-    def _heard(self, item: Item, score: Score) -> Score:
+    def _with_opinions(self, item: Item, score: Score) -> Score:
         if not item.others:
             return score
         alone = score.confidence if item.alone is None else item.alone

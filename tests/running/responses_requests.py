@@ -76,7 +76,7 @@ def uncounted(body: bytes) -> bytes:
     return re.sub(rb"resp_\d+", b"resp_N", body)
 
 
-def told_by(upstream: ResponsesUpstream, request: Json) -> bytes:
+def upstream_answer(upstream: ResponsesUpstream, request: Json) -> bytes:
     """Return the upstream's own answer."""
     return uncounted(post_raw(f"{upstream.base_url}/responses", request).body)
 

@@ -33,7 +33,7 @@ PART = b"\x89PNG\r\n\x1a\n" + b"x" * 2**16
 
 
 @dataclass(frozen=True)
-class Asked:
+class ImageRequest:
     path: str
     headers: Mapping[str, str]
 
@@ -42,7 +42,7 @@ class ImageServer:
     """A server in a context; `sent` counts the bytes of `endless`."""
 
     def __init__(self, context: ssl.SSLContext | None = None) -> None:
-        self.seen: list[Asked] = []
+        self.seen: list[ImageRequest] = []
         self.sent = 0
         self.answers: dict[str, tuple[int, str, bytes]] = {
             "/png": (200, "image/png", PNG),
@@ -62,7 +62,7 @@ class ImageServer:
 
             def do_GET(self) -> None:
                 fields = {name.lower(): value for name, value in self.headers.items()}
-                server.seen.append(Asked(self.path, fields))
+                server.seen.append(ImageRequest(self.path, fields))
                 self.close_connection = True
                 with contextlib.suppress(OSError):  # the client has left, as some tests want
                     server._answer(self)

@@ -73,7 +73,7 @@ class ModelHub:
         self._server.shutdown()
         self._server.server_close()
 
-    def asked_for_models(self) -> list[str]:
+    def model_requests(self) -> list[str]:
         """Return the requested paths, without those that the client library asks for itself."""
         return [path for path in self.asked if "/api/models/" in path or "/resolve/" in path]
 

@@ -59,7 +59,7 @@ def test_without_options_or_a_letter_there_is_nothing_to_check() -> None:
         ('[weather.get(city="Bergen")]', UNASKED),
     ],
 )  # fmt: skip
-def test_a_faulty_call_is_told_from_a_good_one(call: str, column: int) -> None:
+def test_each_fault_of_a_call_has_its_value(call: str, column: int) -> None:
     """Each fault of a call has its own value, which is 0 for a good call."""
     good = calls(REQUEST, '[weather.get(city="Oslo", days=3)]')
     assert good[MISSING : UNASKED + 1] == [0.0] * 6

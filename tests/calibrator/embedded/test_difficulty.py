@@ -67,7 +67,7 @@ def test_far_from_all_questions_it_is_the_base_rate() -> None:
     assert other == pytest.approx(difficulty.base, abs=0.02)
 
 
-def test_what_is_told_of_training_rows_did_not_see_their_question() -> None:
+def test_training_odds_exclude_their_own_question() -> None:
     """Difficulties for training rows do not use their own question's labels.
 
     With random labels the difficulty that serves agrees with them, since it has seen them.

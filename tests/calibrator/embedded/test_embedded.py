@@ -88,7 +88,7 @@ def test_a_known_model_is_read(scorer: EmbeddedCalibrator) -> None:
     assert named == upper
 
 
-def test_a_long_text_is_said_to_be_truncated(scorer: EmbeddedCalibrator) -> None:
+def test_a_long_text_is_marked_as_truncated(scorer: EmbeddedCalibrator) -> None:
     """A text that is too long is read in part and marked as truncated."""
     long = Item("question " * 2_000, "answer " * 2_000, "known-model", "gpqa")
     assert scorer.score_batch([long])[0].is_truncated
@@ -96,7 +96,7 @@ def test_a_long_text_is_said_to_be_truncated(scorer: EmbeddedCalibrator) -> None
 
 
 @pytest.mark.parametrize("padding", [" ", "\n", "x"])
-def test_text_that_was_never_read_is_told(scorer: EmbeddedCalibrator, padding: str) -> None:
+def test_text_that_was_never_read_is_reported(scorer: EmbeddedCalibrator, padding: str) -> None:
     """A text whose middle was never tokenized is marked as truncated."""
     hidden = padding * 5_000 + " the real answer " + padding * 5_000
     for item in (Item("q", hidden), Item(hidden, "a")):

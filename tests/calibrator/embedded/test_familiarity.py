@@ -32,7 +32,7 @@ def test_nearly_all_known_rows_are_within_the_threshold(fitted: Familiarity) -> 
     assert 0.945 <= share <= 0.99
 
 
-def test_distance_is_told_in_units_of_the_spread(fitted: Familiarity) -> None:
+def test_distance_is_in_units_of_the_spread(fitted: Familiarity) -> None:
     """A distance is in units of the spread: far along a narrow direction, near along a wide one."""
     narrow, wide = np.zeros((2, 1, 4), dtype=np.float32)
     narrow[0, 1], wide[0, 2] = 2, 2

@@ -123,7 +123,7 @@ def test_any_text_has_a_finite_logit(
     assert np.isfinite(tower.logits([row], [0])).all()
 
 
-def test_grams_tell_question_and_answer_apart() -> None:
+def test_grams_of_question_and_answer_differ() -> None:
     """The same words have different buckets in question, answer and ends, all within bounds."""
     grams = grams_of("ab12cd", "ab12cd", [5, 6], [5, 6], BUCKETS)
     question, answer, ends, question_letters, answer_letters = (

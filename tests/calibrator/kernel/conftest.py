@@ -8,7 +8,7 @@ import pytest
 
 from calibrator.embedded.calibrator import EmbeddedCalibrator
 from calibrator.kernel import load_kernel
-from tests.calibrator.kernel.kernels import numpy_alone, read_anew
+from tests.calibrator.kernel.kernels import fresh_calibrator, numpy_alone
 
 
 @pytest.fixture(scope="package")
@@ -22,5 +22,5 @@ def kernel() -> ModuleType:
 def both(kernel: ModuleType) -> tuple[EmbeddedCalibrator, EmbeddedCalibrator]:
     """Return the shipped calibrator with the kernel and in numpy."""
     with numpy_alone():
-        plain = read_anew()
-    return read_anew(), plain
+        plain = fresh_calibrator()
+    return fresh_calibrator(), plain

@@ -25,12 +25,12 @@ def numpy_alone() -> Iterator[None]:
     """Turn the kernel off for all calculations within the block."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PINOCCHIO_KERNEL", "numpy")
-        with looked_for_anew():
+        with fresh_kernel():
             yield
 
 
 @contextmanager
-def looked_for_anew() -> Iterator[None]:
+def fresh_kernel() -> Iterator[None]:
     """Forget which kernel was compiled, before the block and after it."""
     load_kernel.cache_clear()
     try:
@@ -39,7 +39,7 @@ def looked_for_anew() -> Iterator[None]:
         load_kernel.cache_clear()
 
 
-def read_anew() -> EmbeddedCalibrator:
+def fresh_calibrator() -> EmbeddedCalibrator:
     """Return the shipped calibrator, read from disk again.
 
     The shared instance may have been read with the kernel or without it.

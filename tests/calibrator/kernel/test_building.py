@@ -13,7 +13,13 @@ import pytest
 from calibrator.embedded.calibrator import EmbeddedCalibrator
 from calibrator.kernel import MODULE, hatch_hook, kernel_name, load_kernel
 from calibrator.scorer import Item
-from tests.calibrator.kernel.kernels import CLOSE, looked_for_anew, numpy_alone, read_anew, texts
+from tests.calibrator.kernel.kernels import (
+    CLOSE,
+    fresh_calibrator,
+    fresh_kernel,
+    numpy_alone,
+    texts,
+)
 from tests.running.live_proxy import ROOT
 
 
@@ -46,7 +52,7 @@ def test_a_module_of_other_files_is_not_used(
     """A module built from other C files is not used."""
     assert hatch_hook.sources_digest(ROOT / "calibrator/kernel/source") == kernel.SOURCES
     monkeypatch.setattr(kernel, "SOURCES", "00000000")
-    with looked_for_anew():
+    with fresh_kernel():
         assert load_kernel() is None
 
 
@@ -63,10 +69,10 @@ def test_without_avx2_it_computes_the_same(
     plain = module_from_spec(spec)
     spec.loader.exec_module(plain)
     items = [Item(*each) for each in [*texts(40), ("Who wrote Faust?", "Goethe.")]]
-    with looked_for_anew():
+    with fresh_kernel():
         monkeypatch.setitem(sys.modules, MODULE, plain)
         assert kernel_name() == "compiled, plain"
-        found = read_anew().score_batch(items)
+        found = fresh_calibrator().score_batch(items)
         monkeypatch.undo()
     with numpy_alone():
         wanted = both[1].score_batch(items)

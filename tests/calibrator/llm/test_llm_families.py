@@ -84,7 +84,7 @@ def test_what_cannot_be_served_is_refused_before_training(
 
 
 @pytest.mark.parametrize("is_folder", [False, True])
-def test_gguf_is_told_how_to_be_converted(tmp_path: Path, is_folder: bool) -> None:
+def test_gguf_is_refused_with_its_conversion(tmp_path: Path, is_folder: bool) -> None:
     """A file or folder of GGUF is refused with the command that converts it."""
     file = tmp_path / "model.gguf"
     file.write_bytes(b"GGUF")

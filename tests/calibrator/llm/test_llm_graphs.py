@@ -125,7 +125,7 @@ def test_what_cannot_be_recorded_is_computed(
     assert torch.allclose(found, scorer.logits(rows), rtol=0, atol=1e-5)
 
 
-def test_recordings_are_given_up_before_the_gpu(
+def test_recordings_are_dropped_before_the_gpu(
     tiny_bases: OfFamily, recorded: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:
     """If memory is short, recordings are dropped before the model leaves the GPU."""

@@ -271,7 +271,7 @@ def test_a_recalibration_of_the_checkpoint_is_applied(copied: Path) -> None:
     assert "+platt@" in version_of(str(copied))
 
 
-def test_long_texts_are_said_to_be_truncated(tiny_checkpoint: OfFamily) -> None:
+def test_long_texts_are_marked_as_truncated(tiny_checkpoint: OfFamily) -> None:
     """A text that is too long gives a truncated score (F02, F03)."""
     scores = loaded(tiny_checkpoint("qwen3_5_text")).score_batch(
         [Item("q", "a" * 801), Item("q", "a" * 800)]

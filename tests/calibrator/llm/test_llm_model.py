@@ -103,7 +103,7 @@ def expected(model: Any) -> Tensor:
     return torch.stack([plainly(model, row) for row in rows_of(model)])
 
 
-def kept(scorer: LabelModel) -> LabelModel:
+def keep_beginning(scorer: LabelModel) -> LabelModel:
     """Keep the states of a prompt's beginning if it contains an image; return the scorer."""
     if scorer.image_id is not None:
         row = rows_of(scorer.model)[0]
@@ -136,7 +136,7 @@ def test_batches_and_shared_beginnings_equal_the_plain_pass(
     """Any grouping and any kept beginning give each row's own logits (W07)."""
     for layers in (model, faster):
         scorer = LabelModel(layers, LABELS, budget=budget)
-        found = (kept(scorer) if is_kept else scorer).logits(rows_of(model))
+        found = (keep_beginning(scorer) if is_kept else scorer).logits(rows_of(model))
         assert torch.allclose(found, expected, rtol=0, atol=1e-5)
 
 
@@ -148,7 +148,7 @@ def test_replaced_layers_can_be_padded_on_the_left(faster: Any, expected: Tensor
 
 def test_nothing_is_carried_from_one_call_to_the_next(faster: Any, expected: Tensor) -> None:
     """A score does not depend on earlier calls."""
-    scorer = kept(LabelModel(faster, LABELS, budget=WHOLE))
+    scorer = keep_beginning(LabelModel(faster, LABELS, budget=WHOLE))
     rows = rows_of(faster)
     for order in ([9, 0], [0], [8, 5, 6, 7], [1], [5, 6, 7]):
         found = scorer.logits([rows[place] for place in order])
@@ -177,7 +177,7 @@ def test_an_image_is_encoded_once(tiny_bases: OfFamily, family: Family) -> None:
     with counted_images(model) as seen, torch.inference_mode():
         scorer.hidden_states(rows)
     assert seen == [1]
-    kept(scorer)
+    keep_beginning(scorer)
     with counted_images(model) as seen:
         scorer.logits(rows)
     assert seen == []
@@ -229,7 +229,7 @@ def test_neighbours_move_no_score_in_bf16(tiny_bases: OfFamily, family: Family) 
     for budget in (Budget(600, 2**62), WHOLE):
         scorer.budget = budget
         assert (probabilities(scorer.logits(rows)) - alone).abs().max() < 2e-3
-    assert (probabilities(kept(scorer).logits(rows)) - alone).abs().max() < 2e-3
+    assert (probabilities(keep_beginning(scorer).logits(rows)) - alone).abs().max() < 2e-3
 
 
 def test_gradients_pass_through_the_states(tiny_bases: OfFamily) -> None:
@@ -287,7 +287,7 @@ def test_a_model_without_room_for_one_row_goes_to_the_cpu(
 ) -> None:
     """Without room for one row the model moves to the CPU in fp32, with a line in the log."""
     model = load(tiny_bases, "qwen3_5").to(torch.bfloat16)
-    scorer = kept(LabelModel(model, LABELS, budget=WHOLE))
+    scorer = keep_beginning(LabelModel(model, LABELS, budget=WHOLE))
     rows = rows_of(model)
     before = probabilities(scorer.logits(rows))
     monkeypatch.setattr(

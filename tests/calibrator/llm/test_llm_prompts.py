@@ -143,7 +143,7 @@ def test_the_labels_tokens_are_theirs(prompts: Prompts) -> None:
     assert prompts.tokenizer.convert_ids_to_tokens(list(prompts.label_ids)) == ["i", "ii"]
 
 
-def test_an_image_stands_first_with_all_its_tokens(prompts: Prompts) -> None:
+def test_an_image_comes_first_with_all_its_tokens(prompts: Prompts) -> None:
     """Images come before the question, each with all its tokens (F06)."""
     [row] = prompts.read([NAMED], [[3, 2]])
     [plain] = prompts.read([NAMED])

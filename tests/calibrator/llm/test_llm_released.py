@@ -74,7 +74,7 @@ def test_a_prompt_variant_is_another_prompt(judge: Pinocchio) -> None:
     assert many == pytest.approx([plain, baseline, plain], abs=1e-6)
 
 
-def test_what_is_not_there_is_told(judge: Pinocchio, adapter: Path, tmp_path: Path) -> None:
+def test_unknown_names_are_refused(judge: Pinocchio, adapter: Path, tmp_path: Path) -> None:
     """Unknown variants, types, devices and folders are refused by their names."""
     with pytest.raises(CheckpointError, match=r"'terse'; it has: combined, baseline"):
         judge.score(question="q", answer="a", prompt_variant="terse")

@@ -40,7 +40,7 @@ def test_kappa_is_scikit_learns() -> None:
         assert pair.kappa == pytest.approx(cohen_kappa_score(first, second))
 
 
-def test_where_nothing_can_be_said_there_is_no_number() -> None:
+def test_undefined_figures_are_nan() -> None:
     """Without a reply with two labels, or with labels of one kind, a figure is NaN."""
     alone = agreement_of([Label("1", "ann", True), Label("2", "bob", False)])
     assert alone.replies == 0

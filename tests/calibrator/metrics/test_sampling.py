@@ -51,7 +51,7 @@ def test_no_error_seen_is_no_proof_of_none() -> None:
     assert found == wilson(1.0, 60)
 
 
-def test_unequal_weights_tell_less() -> None:
+def test_unequal_weights_reduce_the_sample_size() -> None:
     """Unequal weights reduce the effective sample size, by Kish's formula."""
     assert effective_size([2.0] * 8) == pytest.approx(8)
     assert effective_size([100.0, *[1.0] * 100]) == pytest.approx(200**2 / 10_100)

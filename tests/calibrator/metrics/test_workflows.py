@@ -71,7 +71,7 @@ ROWS = [
 ]
 
 
-def test_a_gate_is_told_by_what_passes_it() -> None:
+def test_a_gate_has_coverage_error_and_catch() -> None:
     """A gate has coverage, error and the share of errors that it stops (Q02)."""
     found = gate(ROWS, 0.8)
     assert (found.coverage, found.error, found.catch) == (0.4, 0.25, 0.75)
@@ -157,7 +157,7 @@ def test_the_surest_of_several_models_is_chosen() -> None:
     assert all(math.isnan(each) for each in model_selection(rows, []))
 
 
-def test_rows_are_told_by_model() -> None:
+def test_rows_are_grouped_by_model() -> None:
     """Replies are grouped by model, in order of names (O06)."""
     groups = by_model(drawn(300))
     assert {name: len(rows) for name, rows in groups.items()} == {"m0": 100, "m1": 100, "m2": 100}

@@ -240,7 +240,7 @@ def test_a_damaged_isotonic_curve_is_refused(values: Any) -> None:
         Isotonic.from_dict({"kind": "isotonic", **values})
 
 
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     """A missing file is refused in one sentence."""
     with pytest.raises(CheckpointError, match=r"there is no recalibration .*none\.json"):
         load_named(tmp_path / "none.json", recalibration_of)
@@ -276,7 +276,7 @@ def test_domains_go_by_the_rows_domain() -> None:
         (50, 1, "all 50 rows are correct: a recalibration needs both kinds"),
     ],
 )
-def test_what_cannot_be_fitted_is_told(count: int, label: int, sentence: str) -> None:
+def test_too_few_labels_are_refused(count: int, label: int, sentence: str) -> None:
     """Too few labels, or labels of one kind, are refused with the number needed."""
     rows, p = skewed(count)
     rows = [parse_row({**row.raw, "correct": label}) for row in rows]

@@ -183,7 +183,7 @@ def test_a_folder_promotes_them_beside_curves(weights: SignalWeights, tmp_path: 
     assert [each.of for each in versions.history()] == ["signals", "signals"]
 
 
-def test_a_scorer_weighs_what_it_said_itself(weights: SignalWeights, tmp_path: Path) -> None:
+def test_a_scorer_weighs_its_own_signals(weights: SignalWeights, tmp_path: Path) -> None:
     """A scorer weighs signals under its own name and keeps the number without them."""
     weights.save(tmp_path / "w.json")
     scorer = recalibrate_scorer(HearingScorer(), tmp_path / "w.json")

@@ -20,7 +20,7 @@ def row(n: int, **members: Any) -> dict[str, Any]:
     return {**fields, "model": "m", "confidence": 0.5 + n / 1_000, **members}
 
 
-def test_copies_and_contradictions_are_told_apart() -> None:
+def test_copies_and_contradictions_differ() -> None:
     """The same reply of the same model is a copy; two labels for a reply are a contradiction."""
     rows = [row(1), row(1, id="2"), row(1, model="n"), row(3), row(3, correct=0, model="n"), row(5)]
     found = copies_in([parse_row(each) for each in rows])

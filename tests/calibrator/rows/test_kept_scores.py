@@ -113,7 +113,7 @@ def test_an_interrupted_run_goes_on(folder: Path) -> None:
     assert reused_sentence(again).startswith(f"{len(first.asked)} scores were kept from an earlier")
 
 
-def test_nothing_of_the_text_is_kept(folder: Path) -> None:
+def test_no_text_is_kept(folder: Path) -> None:
     """The files have digests and numbers, and no text."""
     score_items(KeptScores(Counting(), "cpu"), [Item("a secret question", "a secret answer")])
     (path,) = (folder / "scores").iterdir()
@@ -143,7 +143,7 @@ class Finding:
         ]
 
 
-def test_all_that_a_score_says_is_kept() -> None:
+def test_all_fields_of_a_score_are_kept() -> None:
     """All fields of a score are kept."""
     first = score_items(KeptScores(Finding(), "cpu"), ITEMS[:2])
     again = KeptScores(Finding(), "cpu")

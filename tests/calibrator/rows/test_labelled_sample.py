@@ -131,7 +131,7 @@ def test_no_other_name_is_a_field_of_its_own() -> None:
     assert not taken & {name for names in OTHER_NAMES.values() for name in names}
 
 
-def test_a_fault_of_all_rows_is_told_a_few_times(tmp_path: Path) -> None:
+def test_a_fault_of_all_rows_is_reported_briefly(tmp_path: Path) -> None:
     """The same fault in eighty rows gives a few lines."""
     rows = [GOOD, *({**GOOD, "response": 5} for _ in range(80))]
     path = tmp_path / "mine.jsonl"

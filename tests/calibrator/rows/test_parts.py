@@ -177,7 +177,7 @@ def test_parts_of_another_run_are_not_mixed_in(tmp_path: Path, change: str, name
         begin(tmp_path / "out.jsonl", [other], calibrator, options)
 
 
-def test_a_file_that_changes_meanwhile_is_told(tmp_path: Path) -> None:
+def test_a_changing_file_is_reported(tmp_path: Path) -> None:
     """A file that changes during the run is reported."""
     path = write(tmp_path / "rows.jsonl", raw_rows(5, seed=1))
     run = started(tmp_path, path)
@@ -196,7 +196,7 @@ def test_a_damaged_part_is_named(tmp_path: Path) -> None:
         run.check()
 
 
-def test_what_cannot_be_written_is_told_before_any_work(tmp_path: Path) -> None:
+def test_bad_paths_are_reported_before_any_work(tmp_path: Path) -> None:
     """An output that cannot be written, or a missing input, is reported before any work."""
     path = write(tmp_path / "rows.jsonl", raw_rows(5, seed=1))
     with pytest.raises(IsADirectoryError):

@@ -248,7 +248,7 @@ def test_packed_files_are_refused_once(
 
 
 @pytest.mark.parametrize("label", ["0", "1", "true", "False"])
-def test_labels_in_quotes_are_told_so(path: Path, label: str) -> None:
+def test_labels_in_quotes_are_refused(path: Path, label: str) -> None:
     """A label in quotes is refused with that reason."""
     line = json.dumps({"question": "q", "response": "r", "correct": label}).encode()
     assert f"'correct' must be 0 or 1, without quotes, not '{label}'" in sentence(path, line)
@@ -355,7 +355,7 @@ def test_any_line_is_a_row_or_an_error(
 
 
 @pytest.mark.parametrize("name", ["rows.jsonl.gz", "rows.jsonl", "rows"])
-def test_gzip_is_told_by_its_bytes(tmp_path: Path, name: str) -> None:
+def test_gzip_is_recognised_by_its_bytes(tmp_path: Path, name: str) -> None:
     """Gzip is recognised by its bytes, also with several members."""
     ((line, first), (_, second)) = read(tmp_path / name, gzip.compress(LINE) + gzip.compress(LINE))
     assert line == 1
@@ -399,7 +399,7 @@ def test_damaged_gzip_ends_with_an_error(path: Path) -> None:
     assert "the file breaks off" in sentence(path, b"\x1f\x8b" + b"x" * 100)
 
 
-def test_a_line_without_end_is_given_up(path: Path) -> None:
+def test_an_endless_line_is_an_error(path: Path) -> None:
     """A line of more than 16 MB ends the file with an error."""
     found = read(path, LINE + b'{"question": "' + b"x" * MAX_LINE_BYTES + b'"}\n' + LINE)
     assert [type(row) for _, row in found] == [Row, RowError]

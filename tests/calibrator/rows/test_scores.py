@@ -133,7 +133,7 @@ def test_a_line_that_is_no_score_is_named(tmp_path: Path, line: str, sentence: s
     assert sentence in str(caught.value)
 
 
-def test_a_row_without_a_score_is_told(tmp_path: Path) -> None:
+def test_a_row_without_a_score_is_reported(tmp_path: Path) -> None:
     """A row without a score is reported by its id."""
     path = write(tmp_path / "s.jsonl", [{"id": "1-0", "confidence": 0.5}])
     with pytest.raises(JudgingError, match="2 of 3 rows have no score, the first is id '1-1'"):

@@ -145,7 +145,7 @@ def test_nothing_is_fetched_here() -> None:
 # --- which images belong to a question ----------------------------------------------------------
 
 
-def shown(name: str, role: str = "user", text: str = "") -> Json:
+def image_message(name: str, role: str = "user", text: str = "") -> Json:
     parts = [{"type": "text", "text": text}] if text else []
     return {"role": role, "content": [*parts, of_chat(name)]}
 
@@ -157,11 +157,11 @@ def names(messages: list[Json]) -> list[str]:
 def test_images_come_in_the_order_of_the_turns() -> None:
     """Images come in the order of the turns, images from tools last."""
     messages = [
-        shown("a", text="x"),
-        shown("b", "assistant", "y"),
+        image_message("a", text="x"),
+        image_message("b", "assistant", "y"),
         {"role": "user", "content": [of_chat("c"), {"type": "text", "text": "Q"}, of_chat("d")]},
-        shown("e", "tool"),
-        shown("f", "tool"),
+        image_message("e", "tool"),
+        image_message("f", "tool"),
     ]
     assert names(messages) == ["a", "b", "c", "d", "e", "f"]
     assert read_question(messages).text == "[user] x\n[assistant] y\n\nQ"
@@ -169,7 +169,7 @@ def test_images_come_in_the_order_of_the_turns() -> None:
 
 def test_an_image_counts_as_some_text() -> None:
     """An image counts as text in the history, so old ones are left out."""
-    long_ago = [shown(str(number), text="x") for number in range(40)]
+    long_ago = [image_message(str(number), text="x") for number in range(40)]
     found = names([*long_ago, {"role": "user", "content": "Q"}])
     assert found == [str(number) for number in range(40 - len(found), 40)]
     assert 1 < len(found) <= 1_500 // IMAGE_CHARACTERS + 1
@@ -177,7 +177,7 @@ def test_an_image_counts_as_some_text() -> None:
 
 def test_instructions_show_nothing() -> None:
     """Images of the system message do not belong to the question."""
-    assert names([shown("a", "system"), {"role": "user", "content": "Q"}]) == []
+    assert names([image_message("a", "system"), {"role": "user", "content": "Q"}]) == []
 
 
 def test_a_question_of_text_has_no_images() -> None:

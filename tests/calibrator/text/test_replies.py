@@ -100,7 +100,7 @@ def test_a_message_of_anthropics_is_read_as_the_proxy_reads_it(
         ({"object": "response", "status": "in_progress", "output": []}, "there is no answer in it"),
     ],
 )
-def test_where_nothing_is_said_nothing_is_judged(reply: Json, sentence: str) -> None:
+def test_a_reply_without_content_is_refused(reply: Json, sentence: str) -> None:
     """A reply without content is refused and not read as empty."""
     for read in (reply_messages, response_message):
         with pytest.raises(ValueError, match=sentence):

@@ -52,7 +52,7 @@ def test_what_is_part_of_an_answer_stays(answer: str) -> None:
     assert strip_addresses(answer) == answer
 
 
-def test_an_answer_of_nothing_else_is_kept() -> None:
+def test_stripping_never_empties_an_answer() -> None:
     """If all sentences address the reader, the first is kept."""
     assert strip_addresses("I am sure. This answer is correct.") == "I am sure."
 

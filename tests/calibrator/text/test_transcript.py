@@ -96,7 +96,7 @@ def test_without_a_user_the_last_message_is_the_question() -> None:
     assert question_text([{"role": "system", "content": "go on"}]) == "go on"
 
 
-def test_offered_tools_are_told() -> None:
+def test_offered_tools_follow_the_request() -> None:
     """Offered tools follow the request, as in the training data (F01)."""
     assert question_text([user("q")], [WEATHER]) == f"User request: q\n\n{OFFERED}"
 
@@ -280,7 +280,7 @@ def test_any_json_is_text_or_an_error_of_ours(messages: Any, tools: Any) -> None
 
 
 @pytest.mark.parametrize("role", [[[]], {}, None, 5, "", "system", ["tool"]])
-def test_a_role_of_any_kind_tells_of_no_tools(role: Any) -> None:
+def test_a_role_of_any_type_means_no_tools(role: Any) -> None:
     """A role of any type means no tools."""
     spoken = [{"role": role, "content": "a"}, user("b")]
     for messages in (spoken, [*spoken, {"role": role, "name": "c", "content": "d"}]):

@@ -33,7 +33,7 @@ def test_words_in_a_row_are_cut_as_the_whole_text_is(text: str) -> None:
     )
 
 
-def test_it_begins_anew_when_it_knows_enough_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_of_words_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The memory of words is bounded in number and length, and forgetting changes no id."""
     monkeypatch.setattr(word_pieces, "MOST_WORDS", 5)
     words = WordPieces(TOKENIZER)

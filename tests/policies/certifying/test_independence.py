@@ -30,7 +30,7 @@ from proxy.learning.labels import read_labels
 from proxy.store.database.verdicts import VerdictStore
 from proxy.store.record.writer import COLUMNS, Records
 from tests.builders.conversing_traffic import (
-    Asked,
+    ScoredRequest,
     agents,
     chats,
     documents,
@@ -46,7 +46,7 @@ from tests.builders.recorded_verdicts import record as saved
 from tests.proxy.learning.test_certified import GATE
 from tests.running.databases import execute
 
-Traffic = Callable[..., Iterator[Asked]]
+Traffic = Callable[..., Iterator[ScoredRequest]]
 SHAPES = (
     *(chats, agents, load_tests),
     *(pytest.param(one, marks=pytest.mark.slow) for one in (singles, retries, examples, documents)),
@@ -59,7 +59,7 @@ MONITORS = [(10, 1), pytest.param(60, 2, marks=pytest.mark.slow)]
 CERTIFICATES = [(12, 1), pytest.param(100, 3, marks=pytest.mark.slow)]
 
 
-def conversations(traffic: Iterable[Asked]) -> Iterator[tuple[str, float]]:
+def conversations(traffic: Iterable[ScoredRequest]) -> Iterator[tuple[str, float]]:
     """Yield each request's conversation, as the proxy finds it, with its score."""
     openings = Openings()
     for sent in traffic:

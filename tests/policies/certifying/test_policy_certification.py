@@ -157,7 +157,7 @@ def test_wrong_labels_are_refused_with_the_number_that_is_missing() -> None:
 
 
 @pytest.mark.parametrize(("right", "wrong"), [(2, 1), (9, 1), (95, 5)])
-def test_where_labels_are_too_few_to_tell_the_number_is_enough(right: int, wrong: int) -> None:
+def test_the_number_of_needed_labels_suffices(right: int, wrong: int) -> None:
     """Labels that do not exclude the wanted error rate get the number that suffices."""
     needed = certify(rows((0.9, right, wrong)), 0.05).needed
     assert needed is not None

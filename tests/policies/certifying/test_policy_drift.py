@@ -156,7 +156,7 @@ def test_the_share_below_is_that_of_the_last_replies(
     assert recent.share_below(confidence) == pytest.approx(expected / len(window))
 
 
-def test_nothing_is_said_about_too_few_replies() -> None:
+def test_too_few_replies_have_no_share() -> None:
     """The share is None until a hundred confidences are known."""
     recent = RecentConfidences()
     for _ in range(99):

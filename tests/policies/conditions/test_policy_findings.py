@@ -117,7 +117,7 @@ def test_many_rules_are_narrowed_alike() -> None:
         ("{suport: {below: 0.5}}", "did you mean 'support'?"),
     ],
 )
-def test_what_could_not_be_meant_is_refused(when: str, message: str) -> None:
+def test_a_meaningless_condition_is_refused(when: str, message: str) -> None:
     """A meaningless condition is refused with its line and the nearest name."""
     with pytest.raises(InvalidDocumentError, match=r"p\.yaml:4") as caught:
         policy_of(when)
@@ -138,7 +138,7 @@ def test_what_could_not_be_meant_is_refused(when: str, message: str) -> None:
         ("{familiar: false}", FOUND, "block; familiar is false"),
     ],
 )
-def test_reasons_are_told_in_words(when: str, facts: Facts, reason: str) -> None:
+def test_reasons_are_explained(when: str, facts: Facts, reason: str) -> None:
     """`explain` gives the reason why a condition holds or not."""
     [trace, *_] = explain(policy_of(when), facts).rules
     assert "; ".join(trace.reasons) == reason

@@ -52,7 +52,7 @@ def test_a_wrong_ask_is_refused(ask: str, problem: str) -> None:
     assert str(caught.value).startswith(f"p.yaml:4: {problem}")
 
 
-def test_only_such_requests_are_asked_several_times() -> None:
+def test_other_requests_are_sent_once() -> None:
     """Requests that do not meet the condition, or want several choices, are sent once."""
     ask = ReplyCounts(2, ("a", "b"), When(domain=Globs(("law",))))
     assert ask.models_for(Facts(None, "m", domain="law")) == ("a", "b", "a", "b")

@@ -154,9 +154,7 @@ def after(kept: Facts, policy: Policy | None = None) -> Decision:
         (facts(0.7, finish_reason="length"), Clarify(), "short"),
     ],
 )
-def test_the_kept_reply_is_judged_like_any_other_but_escalated_once(
-    kept: Facts, action: object, rule: str
-) -> None:
+def test_the_kept_reply_is_escalated_only_once(kept: Facts, action: object, rule: str) -> None:
     """All rules judge the kept reply, but a second escalation becomes `otherwise` or delivery."""
     decision = after(kept)
     assert (decision.action, decision.rule) == (action, rule)
@@ -170,7 +168,7 @@ def test_an_escalating_default_delivers_the_kept_reply() -> None:
     assert (decision.action, decision.rule, decision.because) == (Deliver(), "default", "default")
 
 
-def test_a_decision_that_escalated_nothing_stands() -> None:
+def test_a_decision_without_escalation_is_unchanged() -> None:
     """A decision that did not escalate is returned unchanged."""
     policy = ladder()
     held = decide(policy, facts(0.9, "send_email"))

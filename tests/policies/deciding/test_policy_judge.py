@@ -99,7 +99,7 @@ KNOWN = Facts(
 )
 
 
-def test_facts_are_kept_as_values() -> None:
+def test_facts_survive_as_values() -> None:
     """Facts of signals survive being written as values and read."""
     assert facts_from_values(json.loads(json.dumps(facts_as_values(KNOWN))), "x") == KNOWN
 

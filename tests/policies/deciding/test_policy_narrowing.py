@@ -85,7 +85,7 @@ def test_a_long_policy_decides_as_its_rules_one_by_one(seed: int) -> None:
     assert len(matched) > 5
 
 
-def test_a_reply_is_asked_for_few_of_a_thousand_rules() -> None:
+def test_few_of_a_thousand_rules_are_tried() -> None:
     """Of a thousand rules only those for the reply's team, model and tools are tried."""
     whens = [f"team: team{n}, confidence: {{below: 0.5}}" for n in range(400)]
     whens += [f"model: 'm{n}-*', confidence: {{below: 0.5}}" for n in range(300)]

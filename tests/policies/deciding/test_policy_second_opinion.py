@@ -113,12 +113,12 @@ def test_a_certified_threshold_moves_the_band() -> None:
     assert [with_grant.is_wanted(Facts(c, "m")) for c in (0.5, 0.85, 0.97)] == [False, True, False]
 
 
-def test_a_reply_without_a_score_is_not_asked_about() -> None:
+def test_a_reply_without_a_score_wants_no_opinion() -> None:
     """No opinion is wanted on a reply without a score."""
     assert not wanted("{from: b}").is_wanted(Facts(None, "m"))
 
 
-def test_who_answered_is_asked_last() -> None:
+def test_the_answering_model_is_called_last() -> None:
     """The model that answered is called only after the others."""
     assert wanted("{from: [a, b, c], n: 3}").models_for({"a"}) == ("b", "c", "b")
     assert wanted("{from: a}").models_for({"a"}) == ("a",)
@@ -142,7 +142,7 @@ EXCHANGES = [
 ]
 
 
-def test_replay_knows_what_was_heard() -> None:
+def test_replay_uses_recorded_opinions() -> None:
     """A replay uses recorded opinions only for a policy that asks for opinions."""
     asking = policy("{from: b, when: {confidence: {between: [0.4, 0.6]}}}", UNSURE)
     plain = parse_policy(f"version: 1\nname: q\ndefault: deliver\nrules: [{UNSURE}]\n", "q.yaml")
@@ -154,7 +154,7 @@ def test_replay_knows_what_was_heard() -> None:
     assert "second opinions about 2 replies (0.50 calls a reply)" in str(found)
 
 
-def test_replay_says_where_nobody_was_asked() -> None:
+def test_replay_counts_unknown_opinions() -> None:
     """A replay says for how many replies the opinions are unknown."""
     found = replay(
         policy("{from: b, n: 2}", UNSURE, more="costs: {second_opinion: 0.5}\n"), EXCHANGES
@@ -163,7 +163,7 @@ def test_replay_says_where_nobody_was_asked() -> None:
     assert "what they say about 2 is not known" in str(found)
 
 
-def test_what_an_escalation_heard_is_no_second_opinion() -> None:
+def test_escalation_opinions_are_no_second_opinion() -> None:
     """A policy without opinions is judged by the number without them, and its calibrator."""
     plain = parse_policy("{version: 1, name: q, default: deliver}", "q.yaml")
     facts = facts_known_to(plain, EXCHANGES[0].facts).facts

@@ -281,7 +281,7 @@ def test_text_over_the_limit_is_refused_too() -> None:
     ("name", "suggestion"),
     [("blow", "below"), ("at_last", "at_least"), ("zzz", None), ("x" * 100_000, None)],
 )
-def test_nearest_names_what_was_probably_meant(name: str, suggestion: str | None) -> None:
+def test_the_nearest_name_is_suggested(name: str, suggestion: str | None) -> None:
     """The nearest name is suggested if it is close enough."""
     assert nearest(name, ["below", "at_least", "between"]) == suggestion
 

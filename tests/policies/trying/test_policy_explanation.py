@@ -29,7 +29,7 @@ def text(confidence: float | None, *tools: str, **more: Any) -> list[str]:
     return explanation.replace(POLICY.digest, "digest").splitlines()
 
 
-def test_each_rule_is_told_with_what_became_of_it() -> None:
+def test_each_rule_has_its_outcome() -> None:
     """Each rule has its outcome: not matched and why, in shadow, matched, or not evaluated."""
     assert text(0.41) == [
         "helpdesk/unsure@digest: clarify",
@@ -40,7 +40,7 @@ def test_each_rule_is_told_with_what_became_of_it() -> None:
     ]
 
 
-def test_the_default_is_told_too() -> None:
+def test_the_default_is_explained_too() -> None:
     """If no rule matches, every reason is given, and then the default."""
     assert text(0.9, domain="tax") == [
         "helpdesk/default@digest: deliver",
@@ -52,7 +52,7 @@ def test_the_default_is_told_too() -> None:
     ]
 
 
-def test_a_missing_score_is_told() -> None:
+def test_a_missing_score_is_named() -> None:
     """A missing score is named with its rule and the action of `on_score_error`."""
     assert text(None, "send_email")[:2] == [
         "helpdesk/on_score_error@digest: hold",
@@ -60,7 +60,7 @@ def test_a_missing_score_is_told() -> None:
     ]
 
 
-def test_parallel_calls_are_told_one_by_one() -> None:
+def test_each_parallel_call_has_its_decision() -> None:
     """Each of several calls has its own decision."""
     lines = text(0.9, "search", "send_email")
     assert lines[0] == "helpdesk/mail@digest: hold"

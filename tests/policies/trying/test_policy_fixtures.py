@@ -91,7 +91,7 @@ def test_a_decision_as_expected_has_no_differences(tmp_path: Path) -> None:
     ]
 
 
-def test_a_difference_is_told_with_its_place_and_why(tmp_path: Path) -> None:
+def test_a_difference_is_shown_with_its_rules(tmp_path: Path) -> None:
     """A difference shows the expected and the actual decision, and the rules that led there."""
     path = write(
         tmp_path / "a.yaml",

@@ -107,7 +107,7 @@ def test_a_replay_gives_a_range_and_keeps_recorded_decisions() -> None:
     assert "0 to 13 of 13 replies are treated differently" in str(found)
 
 
-def test_money_has_two_ends_where_it_cannot_be_told() -> None:
+def test_an_open_cost_has_two_ends() -> None:
     """Cost has a lower and an upper end where decisions are open."""
     text = TEXT.replace("then: block}", "then: hold}") + "costs: {deliver: 1, manual: 10}\n"
     after = replay(parse_policy(text, "p"), [Exchange(facts("pay_x"), lacks=ARGUMENTS)] * 3).after

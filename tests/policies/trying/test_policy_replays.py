@@ -75,7 +75,7 @@ def test_both_policies_and_all_changes_are_counted() -> None:
         ),
     ],
 )
-def test_what_differs_is_told_where_action_and_rule_are_the_same(
+def test_a_change_within_a_rule_shows_its_difference(
     old: str, new: str, differences: tuple[str, str]
 ) -> None:
     """A change is shown by its difference if action and rule are the same."""

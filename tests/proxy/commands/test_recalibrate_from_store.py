@@ -64,7 +64,7 @@ def test_what_is_better_is_promoted_listed_and_taken_back(labelled: Traffic) -> 
     """
     truth = usual_truth(np.random.default_rng(0), 20_000)
     before = labelled.calibration_error(truth)
-    dry = labelled.told("recalibrate", "--from-store", "--dry-run")
+    dry = labelled.run_json("recalibrate", "--from-store", "--dry-run")
     assert dry["is_better"]
     assert not dry["promoted"]
     assert labelled.calibration_error(truth) == before
@@ -76,7 +76,7 @@ def test_what_is_better_is_promoted_listed_and_taken_back(labelled: Traffic) -> 
     assert not again.trial.is_better
     listed = labelled.run("recalibrate", "--history")
     assert f"none -> {dry['name']}" in listed.stdout
-    assert labelled.told("recalibrate", "--rollback") == {"before": dry["name"], "after": None}
+    assert labelled.run_json("recalibrate", "--rollback") == {"before": dry["name"], "after": None}
     assert labelled.calibration_error(truth) == before
 
 
@@ -119,7 +119,7 @@ def test_what_former_recalibrations_corrected_is_learnt_from(tmp_path: Path) -> 
         traffic.pass_by(300, 5, audit_share=0.4)
     traffic.label()
     execute(traffic.url, "UPDATE exchanges SET score = NULL")
-    assert traffic.told("recalibrate", "--from-store", "--dry-run")["unknown"] == 0
+    assert traffic.run_json("recalibrate", "--from-store", "--dry-run")["unknown"] == 0
 
 
 def test_a_checkpoint_with_a_curve_of_its_own_finds_its_verdicts(tmp_path: Path) -> None:
@@ -128,11 +128,11 @@ def test_a_checkpoint_with_a_curve_of_its_own_finds_its_verdicts(tmp_path: Path)
     assert "+platt@" in traffic.calibrator
     traffic.pass_by(400, 7, audit_share=0.3)
     traffic.label()
-    first = traffic.told("recalibrate", "--from-store")
+    first = traffic.run_json("recalibrate", "--from-store")
     assert first["promoted"]
     traffic.pass_by(400, 7, audit_share=0.3)
     traffic.label()
-    again = traffic.told("recalibrate", "--from-store", "--dry-run")
+    again = traffic.run_json("recalibrate", "--from-store", "--dry-run")
     assert again["labels"] > first["labels"] + 50
     assert again["unknown"] == 0
 
@@ -190,10 +190,10 @@ def test_each_is_promoted_and_taken_back_by_itself(tmp_path: Path) -> None:
     traffic = Traffic(tmp_path, seed=6)
     traffic.pass_by(1_000, 10, audit_share=0.4, heard=0.5)
     traffic.label()
-    knowing = traffic.told("recalibrate", "--from-store", "--second-opinion")
+    knowing = traffic.run_json("recalibrate", "--from-store", "--second-opinion")
     assert (knowing["promoted"], knowing["calibrator"]) == (True, traffic.opinion)
     assert resolve_recalibrations(traffic.current).alone is None
-    alone = traffic.told("recalibrate", "--from-store")
+    alone = traffic.run_json("recalibrate", "--from-store")
     assert (alone["promoted"], alone["calibrator"]) == (True, traffic.calibrator)
     counting = resolve_recalibrations(traffic.current)
     assert [each.name for each in counting] == [alone["name"], knowing["name"]]
@@ -203,10 +203,10 @@ def test_each_is_promoted_and_taken_back_by_itself(tmp_path: Path) -> None:
     traffic.pass_by(1_000, 10, audit_share=0.4, heard=0.5)
     traffic.label()
     for more in ([], ["--second-opinion"]):  # for corrected numbers, the ones before
-        again = traffic.told("recalibrate", "--from-store", "--dry-run", *more)
+        again = traffic.run_json("recalibrate", "--from-store", "--dry-run", *more)
         assert again["unknown"] == 0
         assert not again["is_better"]
-    back = traffic.told("recalibrate", "--rollback", "--second-opinion")
+    back = traffic.run_json("recalibrate", "--rollback", "--second-opinion")
     assert back == {"before": knowing["name"], "after": None}
     assert [each.name for each in resolve_recalibrations(traffic.current)] == [alone["name"]]
 
@@ -221,7 +221,7 @@ def test_what_an_isotonic_curve_corrected_is_learnt_from_too(tmp_path: Path) -> 
     traffic.pass_by(800, 10, audit_share=0.4, heard=0.5)
     traffic.label()
     for more in ([], ["--second-opinion"]):
-        found = traffic.told("recalibrate", "--from-store", "--dry-run", *more)
+        found = traffic.run_json("recalibrate", "--from-store", "--dry-run", *more)
         assert found["unknown"] == 0
         assert found["is_better"]
 
@@ -366,7 +366,7 @@ def test_verdicts_teach_what_a_judge_is_worth(judged: Traffic) -> None:
     """The weights of a judge are promoted beside the curves,
     reported with their numbers, and taken back alone.
     """
-    done = judged.told("recalibrate", "--from-store", "--signals")
+    done = judged.run_json("recalibrate", "--from-store", "--signals")
     assert done["promoted"]
     assert done["calibrator"] == judged.calibrator
     assert done["after"]["brier"] < done["before"]["brier"] - 0.03
@@ -375,11 +375,11 @@ def test_verdicts_teach_what_a_judge_is_worth(judged: Traffic) -> None:
     assert (found.name, sorted(found.names())) == (done["name"], done["numbers"])
     assert set(found.curves) == {judged.calibrator, judged.opinion}
     assert not list(resolve_recalibrations(judged.current))  # no curve was promoted with it
-    again = judged.told("recalibrate", "--from-store", "--signals", "--dry-run")
+    again = judged.run_json("recalibrate", "--from-store", "--signals", "--dry-run")
     assert not again["is_better"]
     listed = judged.run("recalibrate", "--history").stdout
     assert f"none -> {found.name} for judges and log-probabilities" in listed
-    assert judged.told("recalibrate", "--rollback", "--signals")["after"] is None
+    assert judged.run_json("recalibrate", "--rollback", "--signals")["after"] is None
     assert resolve_recalibrations(judged.current).signals is None
 
 
@@ -392,8 +392,8 @@ def test_numbers_that_a_judge_moved_teach_the_others_too(tmp_path: Path) -> None
     traffic.pass_by(800, 10, audit_share=0.8, judged=0.5)
     traffic.label()
     plain = learn(traffic)
-    weights = traffic.told("recalibrate", "--from-store", "--signals")
-    assert traffic.told("recalibrate", "--from-store")["promoted"]
+    weights = traffic.run_json("recalibrate", "--from-store", "--signals")
+    assert traffic.run_json("recalibrate", "--from-store")["promoted"]
     moved = Traffic(tmp_path / "moved", seed=8) if (tmp_path / "moved").mkdir() is None else traffic
     versions = RecalibrationVersions(moved.current.parent)
     signals = resolve_recalibrations(traffic.current).signals
@@ -406,7 +406,7 @@ def test_numbers_that_a_judge_moved_teach_the_others_too(tmp_path: Path) -> None
     findings.close()
     assert names == {CALIBRATOR, *signals.names()}
     assert learn(moved).as_dict() == plain.as_dict()
-    again = moved.told("recalibrate", "--from-store", "--signals", "--dry-run")
+    again = moved.run_json("recalibrate", "--from-store", "--signals", "--dry-run")
     assert (again["labels"], again["unknown"]) == (weights["labels"], 0)
     assert again["name"] == weights["name"]
 
@@ -417,7 +417,7 @@ def test_numbers_that_know_a_judge_are_certified_apart(tmp_path: Path) -> None:
     traffic = Traffic(tmp_path, seed=9)
     traffic.pass_by(600, 5, audit_share=1.0, judged=0.5)
     traffic.label()
-    assert traffic.told("recalibrate", "--from-store", "--signals")["promoted"]
+    assert traffic.run_json("recalibrate", "--from-store", "--signals")["promoted"]
     traffic.pass_by(1_200, 9, audit_share=1.0, judged=0.5)
     traffic.label()
     weights = resolve_recalibrations(traffic.current).signals
@@ -425,7 +425,7 @@ def test_numbers_that_know_a_judge_are_certified_apart(tmp_path: Path) -> None:
     certified = traffic.run("certify", "--from-store", "--max-error", "0.2", "--json")
     found = [json.loads(line) for line in certified.stdout.splitlines()]
     assert {each["calibrator"] for each in found} == {CALIBRATOR, *weights.names()}
-    traffic.told("recalibrate", "--rollback", "--signals")
+    traffic.run_json("recalibrate", "--rollback", "--signals")
     certified = traffic.run("certify", "--from-store", "--max-error", "0.2", "--json")
     found = [json.loads(line) for line in certified.stdout.splitlines()]
     assert {each["calibrator"] for each in found} == {CALIBRATOR}

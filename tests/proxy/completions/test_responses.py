@@ -22,8 +22,8 @@ from tests.running.responses_requests import (
     final_of,
     numbers_in,
     release,
-    told_by,
     uncounted,
+    upstream_answer,
     without_member,
 )
 from tests.servers.responses_upstream import ResponsesUpstream
@@ -52,7 +52,7 @@ def test_without_member_the_bytes_are_upstreams(
     asked = {"model": model, "input": TEXT, "stream": is_stream}
     got = post_raw(f"{proxy.base_url}/responses", asked)
     assert got.body.count(b'"pinocchio":') == 1
-    assert uncounted(without_member(got.body)) == told_by(responses_upstream, asked)
+    assert uncounted(without_member(got.body)) == upstream_answer(responses_upstream, asked)
     assert json.loads(responses_upstream.received[0].body) == asked
 
 
@@ -63,7 +63,7 @@ def test_with_attach_body_off_the_bytes_are_identical(
     """With `attach.body: false` the bytes are upstream's."""
     asked = {"model": "many", "input": TEXT, "stream": is_stream}
     got = post_raw(f"{start_responses(attach={'body': False}).base_url}/responses", asked)
-    assert uncounted(got.body) == told_by(responses_upstream, asked)
+    assert uncounted(got.body) == upstream_answer(responses_upstream, asked)
 
 
 @pytest.mark.parametrize("policy", [None, UNSURE % ("hold", "hold")])
@@ -325,7 +325,7 @@ def test_shadow_changes_nothing(
     proxy = start_responses()
     asked = {"model": "ok", "input": "p=0.2"}
     got = post_raw(f"{proxy.base_url}/responses", asked)
-    assert uncounted(without_member(got.body)) == told_by(responses_upstream, asked)
+    assert uncounted(without_member(got.body)) == upstream_answer(responses_upstream, asked)
     assert got.headers["x-pinocchio-would-action"] == "hold"
 
 
@@ -417,7 +417,7 @@ def test_text_does_not_wait_for_calls(
     asked = {"model": "ok", "input": "p=0.2", "stream": True}
     got = post_raw(f"{proxy.base_url}/responses", asked)
     assert got.headers["x-pinocchio-confidence-status"] == "pending"
-    assert uncounted(without_member(got.body)) == told_by(responses_upstream, asked)
+    assert uncounted(without_member(got.body)) == upstream_answer(responses_upstream, asked)
 
 
 # Failures
@@ -453,7 +453,7 @@ def test_a_failed_response_is_upstreams_own_error(
     """A failed response is relayed unchanged, without a number, and no policy decides on it."""
     asked = {"model": "failed", "input": TEXT, "stream": is_stream}
     got = post_raw(f"{proxy.base_url}/responses", asked)
-    assert uncounted(got.body) == told_by(responses_upstream, asked)
+    assert uncounted(got.body) == upstream_answer(responses_upstream, asked)
     if not is_stream:
         assert got.headers["x-pinocchio-confidence-status"] == "skipped"
         assert got.headers["x-pinocchio-confidence-reason"] == "upstream_error"

@@ -27,8 +27,8 @@ from tests.running.responses_requests import (
     final_of,
     held_ids,
     release,
-    told_by,
     uncounted,
+    upstream_answer,
     without_member,
 )
 from tests.servers.responses_upstream import ResponsesUpstream, approval_request
@@ -86,7 +86,7 @@ def test_what_a_policy_delivers_passes_untouched(
     proxy = start_responses(policy=UNSURE)
     asked = {"model": "mcp", "input": "Mail ann p=0.8", "tools": [SERVER], "stream": is_stream}
     got = post_raw(f"{proxy.base_url}/responses", asked)
-    stripped, own = uncounted(without_member(got.body)), told_by(responses_upstream, asked)
+    stripped, own = uncounted(without_member(got.body)), upstream_answer(responses_upstream, asked)
     assert _unnumbered(stripped) == _unnumbered(own)
     final = final_of(got.body) if is_stream else json.loads(got.body)
     assert final["pinocchio"]["confidence"] == 0.8

@@ -85,7 +85,7 @@ def test_a_judge_is_measured_beside_the_number_without_it(tmp_path: Path) -> Non
     traffic = Traffic(tmp_path, seed=4)
     traffic.pass_by(800, 7, audit_share=1.0, judged=0.5)
     traffic.label()
-    assert traffic.told("recalibrate", "--from-store", "--signals")["promoted"]
+    assert traffic.run_json("recalibrate", "--from-store", "--signals")["promoted"]
     traffic.pass_by(800, 7, audit_share=1.0, judged=0.5)
     traffic.label()
     findings = VerdictStore(traffic.url)

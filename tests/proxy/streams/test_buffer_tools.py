@@ -20,7 +20,6 @@ from tests.builders.scripted_streams import (
     RawStream,
     ScriptedUpstream,
     accumulated,
-    asked,
     call,
     call_policy,
     chunk,
@@ -32,6 +31,7 @@ from tests.builders.scripted_streams import (
     proxies_before,
     recorded,
     result,
+    stream_request,
     streamed,
     text,
 )
@@ -134,12 +134,12 @@ def test_what_is_delivered_is_upstreams(
         proxy = start(policy=call_policy("block"))
     got = streamed(proxy)
     body, members = without_members(bytes(got.seen))
-    assert (body, members) == (upstream.said, finishes)
+    assert (body, members) == (upstream.step_bytes, finishes)
     assert got.is_whole
     for member in members_in(bytes(got.seen)) if finishes else ():
         assert (member["status"], member["action"]) == ("scored", "deliver")
     with_attach_off = start(policy=call_policy("block"), attach={"body": False})
-    assert bytes(streamed(with_attach_off).seen) == upstream.said
+    assert bytes(streamed(with_attach_off).seen) == upstream.step_bytes
 
 
 def test_logprobs_beside_calls(blocking: LiveProxy, upstream: ScriptedUpstream) -> None:
@@ -149,14 +149,14 @@ def test_logprobs_beside_calls(blocking: LiveProxy, upstream: ScriptedUpstream) 
     )
     assert b"-1e-05" in event
     upstream.steps = [*TEXT, event, *email("0.9"), event, CALLS, DONE]
-    assert without_members(bytes(streamed(blocking).seen)) == (upstream.said, 1)
+    assert without_members(bytes(streamed(blocking).seen)) == (upstream.step_bytes, 1)
 
 
 def test_shadow_mode_waits_for_nothing(start: StartProxy, upstream: ScriptedUpstream) -> None:
     """In shadow mode calls are live, and the member says what would have happened."""
     proxy = start(policy=call_policy("block", more="mode: shadow"))
     upstream.steps = [*UNSURE[:-2], Wait(), *UNSURE[-2:]]
-    with RawStream(proxy.port, asked()) as stream:
+    with RawStream(proxy.port, stream_request()) as stream:
         stream.until(b"p=0.1")
         upstream.last.proceed()
         body, _ = without_members(stream.rest())
@@ -242,7 +242,7 @@ def test_words_stand_for_the_call(
     """What replaces a call continues the text; official clients join both."""
     proxy = start(policy=call_policy(then))
     upstream.steps = [*UNSURE[:-1], USAGE, DONE]
-    got = streamed(proxy, asked(stream_options={"include_usage": True}))
+    got = streamed(proxy, stream_request(stream_options={"include_usage": True}))
     body = bytes(got.seen)
     assert body.startswith(SEEN)
     assert has_no_call(body.replace(b"Not done: send_email.", b""))
@@ -335,7 +335,7 @@ def test_parallel_calls_are_judged_together(start: StartProxy, upstream: Scripte
     assert error["error"]["code"] == "held_for_review"
     assert b"look_up" not in got.seen
     upstream.steps = [*call("look_up", "{}"), *call("look_on", "{}", number=1), CALLS, DONE]
-    assert without_members(bytes(streamed(proxy).seen)) == (upstream.said, 1)
+    assert without_members(bytes(streamed(proxy).seen)) == (upstream.step_bytes, 1)
 
 
 def test_a_choice_that_has_finished_stays_so(start: StartProxy, upstream: ScriptedUpstream) -> None:
@@ -344,7 +344,7 @@ def test_a_choice_that_has_finished_stays_so(start: StartProxy, upstream: Script
     two = call("f", '{"a": "p=0.1"}', index=1, opening={"role": "assistant"})
     ends = [finish("tool_calls", index=1), finish(index=2), DONE]
     upstream.steps = [*text("p=0.9"), finish(), *text("half", index=2), *two, *ends]
-    body = bytes(streamed(proxy, asked(n=3)).seen)
+    body = bytes(streamed(proxy, stream_request(n=3)).seen)
     texts: dict[int, str] = {}
     ended: list[int] = []
     for event in events_in(body):
@@ -364,7 +364,7 @@ def test_a_placeholder_finishes_every_choice(start: StartProxy, upstream: Script
     proxy = start(policy=call_policy("{hold: {reply: placeholder}}"))
     both = [*call("f", '{"a": "p=0.1"}'), *call("g", "{}", index=1)]
     upstream.steps = [*text("a"), *text("b", index=1), *both, CALLS, finish(index=1), DONE]
-    body = bytes(streamed(proxy, asked(n=2)).seen)
+    body = bytes(streamed(proxy, stream_request(n=2)).seen)
     ends = [c["index"] for e in events_in(body) for c in e["choices"] if c["finish_reason"]]
     assert ends == [0, 1]
     assert has_no_call(body)

@@ -20,7 +20,6 @@ from tests.builders.scripted_streams import (
     TEXT,
     RawStream,
     ScriptedUpstream,
-    asked,
     call,
     chunk,
     email,
@@ -28,6 +27,7 @@ from tests.builders.scripted_streams import (
     proxies_before,
     recorded,
     result,
+    stream_request,
     streamed,
     text,
 )
@@ -117,11 +117,11 @@ def test_a_slow_client_stops_upstream(
     proxy = start(attach={"body": False}, **options)
     pieces = pieces_of(LONG)
     upstream.steps = counted = Counted(pieces)
-    with RawStream(proxy.port, asked(), path, receive_bytes=2**16) as stream:
+    with RawStream(proxy.port, stream_request(), path, receive_bytes=2**16) as stream:
         stream.head()
         assert counted.wait_until_still() < ON_THEIR_WAY
         upstream.by_model = {"other": [*TEXT, finish(), DONE]}
-        assert streamed(proxy, asked(model="other")).is_whole  # nobody else waits
+        assert streamed(proxy, stream_request(model="other")).is_whole  # nobody else waits
         body = stream.rest()
     assert stream.is_whole
     assert body == b"".join(pieces)
@@ -132,7 +132,7 @@ def test_a_slow_client_that_leaves(start: StartProxy, upstream: ScriptedUpstream
     """A client that stops reading and then closes soon ends the call to upstream."""
     proxy = start(attach={"body": False})
     upstream.steps = counted = Counted(pieces_of(LONG))
-    with RawStream(proxy.port, asked(), receive_bytes=2**16) as stream:
+    with RawStream(proxy.port, stream_request(), receive_bytes=2**16) as stream:
         stream.head()
         counted.wait_until_still()
         received = upstream.last
@@ -151,7 +151,7 @@ def test_a_long_stream_is_delivered_unscored(start: StartProxy, upstream: Script
     proxy = start(limits=SMALL, scorer=scorer)
     upstream.steps = pieces_of(3 * MB, 1_000)
     got = streamed(proxy)
-    assert bytes(got.seen) == upstream.said
+    assert bytes(got.seen) == upstream.step_bytes
     id = got.fields["x-pinocchio-request-id"]
     for status in (result(proxy, id)["status"], recorded(proxy, id)["confidence_status"]):
         assert status == "skipped"
@@ -214,7 +214,7 @@ def test_one_gigantic_event(
         assert body.startswith(b"".join(TEXT) + b'data: {"error"')
         assert len(body) < 2_000
     else:
-        assert body == upstream.said
+        assert body == upstream.step_bytes
         id = got.fields["x-pinocchio-request-id"]
         assert result(proxy, id)["reason"] == "too_long"
 
@@ -237,7 +237,7 @@ def test_an_event_in_single_bytes_is_kept_once(tmp_path: Path) -> None:
     """An event that arrives byte by byte costs its own size, not its number of parts."""
     file = tmp_path / "program.py"  # its own process, so that no thread of another test allocates
     file.write_text(
-        "from tests.builders.live_streams import kept_of_an_event\nprint(*kept_of_an_event())\n"
+        "from tests.builders.live_streams import peak_of_event\nprint(*peak_of_event())\n"
     )
     env = environment() | {"PYTHONPATH": str(ROOT)}
     done = run_warm([], cwd=ROOT, env=env, timeout_s=60, program=Program(file))
@@ -338,7 +338,7 @@ def test_200_000_deltas(start: StartProxy, upstream: ScriptedUpstream) -> None:
     many = chunk({"content": "y"}) * 100  # as many as a busy connection brings at once
     upstream.steps = [*TEXT, *[many] * 2_000, chunk({"content": " p=0.7"}), finish(), DONE]
     started = time.monotonic()
-    got = streamed(proxy, asked())
+    got = streamed(proxy, stream_request())
     assert time.monotonic() - started < 60
     assert got.is_whole
     tail = bytes(got.seen[-2_000:])
@@ -358,7 +358,9 @@ def test_a_hundred_streams_at_once(
     proxy: LiveProxy = start(policy=policy) if policy else start()
     upstream.steps = [*TEXT, Wait(), *email("0.9"), finish("tool_calls"), DONE]
     with ExitStack() as opened:
-        streams = [opened.enter_context(RawStream(proxy.port, asked())) for _ in range(100)]
+        streams = [
+            opened.enter_context(RawStream(proxy.port, stream_request())) for _ in range(100)
+        ]
         for stream in streams:
             stream.until(b"look. ")
         for request in upstream.requests:

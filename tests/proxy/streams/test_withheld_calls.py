@@ -17,7 +17,6 @@ from tests.builders.scripted_streams import (
     RawStream,
     ScriptedUpstream,
     accumulated,
-    asked,
     call,
     call_policy,
     closings,
@@ -28,6 +27,7 @@ from tests.builders.scripted_streams import (
     proxies_before,
     recorded,
     result,
+    stream_request,
     streamed,
 )
 from tests.conftest import StartProxy
@@ -99,7 +99,7 @@ def test_one_whole_call_does_not_let_half_of_another_through(
 ) -> None:
     """With n > 1 a choice that never finishes keeps all withheld calls back."""
     upstream.steps = [*email("0.9"), *call("g", '{"half', index=1), CALLS, DONE]
-    [error] = data_in(bytes(streamed(blocking, asked(n=2)).seen))
+    [error] = data_in(bytes(streamed(blocking, stream_request(n=2)).seen))
     assert error["error"]["code"] == "upstream_broke_off"
 
 
@@ -144,7 +144,7 @@ def test_pings_while_a_score_takes_its_time(
     scorer = SlowScorer("slow@calls")
     proxy = start(policy=call_policy("block"), scorer=scorer, calibrator={"timeout_s": 10.0})
     upstream.steps = SURE
-    with RawStream(proxy.port, asked()) as stream:
+    with RawStream(proxy.port, stream_request()) as stream:
         stream.until(b": ping\n\n: ping\n\n")
         assert bytes(stream.seen).startswith(SEEN + b": ping\n\n")
         assert has_no_call(bytes(stream.seen))
@@ -160,12 +160,12 @@ def test_pings_while_a_call_is_streamed(
     monkeypatch.setattr(heartbeats, "PING_EVERY_S", 0.02)
     long: list[Step] = [call("f", "x")[1], Pause(0.03)] * 4
     upstream.steps = [*TEXT, *email("0.9"), *long, Wait(), CALLS, DONE]
-    with RawStream(blocking.port, asked()) as stream:
+    with RawStream(blocking.port, stream_request()) as stream:
         stream.until(b": ping\n\n")
         upstream.last.proceed()
         body = stream.rest()
     assert body.startswith(SEEN + b": ping\n\n")
-    assert without_members(body.replace(b": ping\n\n", b"")) == (upstream.said, 1)
+    assert without_members(body.replace(b": ping\n\n", b"")) == (upstream.step_bytes, 1)
 
 
 def test_the_official_client_reads_pings(
@@ -189,7 +189,7 @@ def test_a_client_that_leaves(
     proxy = start(policy=call_policy("block"), scorer=scorer, calibrator={"timeout_s": 9.0})
     is_early = when == "while a call arrives"
     upstream.steps = [*UNSURE[:-2], Wait(), *UNSURE[-2:]] if is_early else UNSURE
-    with RawStream(proxy.port, asked()) as stream:
+    with RawStream(proxy.port, stream_request()) as stream:
         stream.until(b"look. ")
         stream.for_a_while()
     assert not is_early or upstream.is_left()

@@ -50,9 +50,7 @@ def bodies(upstream: FaultyUpstream) -> Counter[bytes]:
     return Counter(request.body for request in upstream.requests)
 
 
-def test_a_faulty_upstream_is_asked_until_it_answers(
-    folder: Path, upstream: FaultyUpstream
-) -> None:
+def test_a_faulty_upstream_is_retried(folder: Path, upstream: FaultyUpstream) -> None:
     """Passing faults are retried, permanent ones reported; an empty reply is an incorrect row."""
     flaky = [f"flaky-{each}" for each in ("status-503", "cut", "hang-up", "html", "broken-json")]
     models = ["ok", "empty", "gzip", "status-400", *flaky]

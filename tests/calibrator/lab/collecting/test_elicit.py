@@ -65,7 +65,7 @@ def test_what_fails_adds_nothing(folder: Path, upstream: FaultyUpstream) -> None
     assert all("judged" not in row and len(row["samples"]) == 1 for row in rows)
 
 
-def test_nothing_to_ask_is_told(folder: Path) -> None:
+def test_nothing_to_ask_is_refused(folder: Path) -> None:
     """Without anything to ask the command is refused before it reads a row."""
     status, output, rows = elicit(folder)
     assert (status, rows) == (2, [])

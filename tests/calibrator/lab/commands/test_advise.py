@@ -186,7 +186,7 @@ def test_too_few_rows_say_how_many_are_missing(count: int, more: int) -> None:
     assert math.isfinite(found.auroc.value) is (count >= 20)
 
 
-def test_rows_of_one_label_tell_nothing() -> None:
+def test_rows_of_one_label_give_no_advice() -> None:
     """Rows of one label give no advice, however many they are."""
     found = advise([_row(n, True) for n in range(300)], np.linspace(0.1, 0.9, 300))
     assert found.action == "collect"

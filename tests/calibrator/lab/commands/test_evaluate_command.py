@@ -82,7 +82,7 @@ def test_numbers_that_know_others_are_judged_under_their_own_name(tmp_path: Path
     assert read["pooled", knowing]["brier"] == pytest.approx(found["pooled", knowing]["brier"])
 
 
-def test_stated_confidence_is_judged_where_it_stands(test_file: Path, train_file: Path) -> None:
+def test_stated_confidence_is_judged_on_its_rows(test_file: Path, train_file: Path) -> None:
     """Stated confidence is judged on the rows that state one, beside the calibrator (I01-I05)."""
     result = run("evaluate", test_file, "--train", train_file, "--calibrator", "fake:0.5", "--json")
     found = evaluated(result)
@@ -169,7 +169,7 @@ def test_no_baselines_are_fitted_where_none_are_wanted(tmp_path: Path) -> None:
         (["--train", "{tmp}/nowhere.jsonl"], "nowhere.jsonl cannot be read: No such file"),
     ],
 )
-def test_what_would_end_the_work_is_told_before_it(
+def test_mistakes_are_reported_before_scoring(
     tmp_path: Path,
     test_file: Path,
     arguments: list[str],
@@ -248,7 +248,7 @@ def test_kept_scores_can_be_judged_again(tmp_path: Path, test_file: Path, train_
     assert again["pooled", "TF-IDF"]["auroc"] == pytest.approx(expected, abs=1e-4)
 
 
-def test_names_are_told_only_when_asked(tmp_path: Path) -> None:
+def test_names_are_given_only_with_tags(tmp_path: Path) -> None:
     """The model's name changes the number only with tags for it, a benchmark's never (K10)."""
     tagged = [{**row, "model": "known-model", "benchmark": "gpqa"} for row in raw_rows(40, seed=2)]
     test, checkpoint = write(tmp_path / "test.jsonl", tagged), save_tiny(tmp_path / "tiny")
@@ -305,7 +305,7 @@ def test_figures_that_were_written_are_not_scored_again(tmp_path: Path, test_fil
 
 
 @pytest.mark.parametrize("correct", [0, 1])
-def test_rows_of_one_kind_are_told(tmp_path: Path, correct: int) -> None:
+def test_rows_of_one_label_are_reported(tmp_path: Path, correct: int) -> None:
     """If all rows have one label, the output says that a ranking needs both."""
     rows = [{**raw, "correct": correct, "confidence": 0.5} for raw in raw_rows(30, seed=4)]
     file = write(tmp_path / "rows.jsonl", rows)
@@ -356,7 +356,7 @@ def test_rows_of_one_label_say_why_there_is_no_auroc(
         ("{tmp}/test.jsonl", "questions are both trained on and judged, one is '2/0'"),
     ],
 )
-def test_training_rows_that_are_no_use_are_told(
+def test_useless_training_rows_are_reported(
     tmp_path: Path, test_file: Path, train: str, message: str
 ) -> None:
     """Training rows that are of no use are reported, and the command ends."""
@@ -402,7 +402,7 @@ def test_mistakes_are_one_sentence(
     assert test_file.read_bytes() == before
 
 
-def test_an_output_that_cannot_be_is_told_before_the_work(test_file: Path) -> None:
+def test_an_unwritable_output_is_reported_first(test_file: Path) -> None:
     """An output that cannot be written is reported before the calibrator is loaded."""
     result = run("evaluate", test_file, "--calibrator", "./nowhere", "-o", "/nowhere/x.json")
     sentence = "cannot write to /nowhere/x.json: there is no folder /nowhere; make it"

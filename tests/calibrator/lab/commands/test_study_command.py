@@ -119,7 +119,7 @@ def test_probes_ask_the_calibrator(test_file: Path) -> None:
         (["size", "{alone}", "--only", "openai"], "--only is for models, families, benchmarks"),
     ],
 )
-def test_mistakes_are_told(tmp_path: Path, arguments: list[str], message: str) -> None:
+def test_mistakes_are_reported(tmp_path: Path, arguments: list[str], message: str) -> None:
     """A mistake gives one sentence and exit status 2."""
     alone = write(tmp_path / "alone.jsonl", raw_rows(120, seed=1))
     result = run("study", *(argument.format(alone=alone) for argument in arguments))

@@ -168,7 +168,7 @@ def test_every_number_of_the_paper_has_a_column(report: Path) -> None:
             assert set(line.values) <= keys, (entry.id, line.label)
 
 
-def test_names_are_told_or_not(report: Path, rows: list[Row]) -> None:
+def test_rows_are_scored_with_and_without_names(report: Path, rows: list[Row]) -> None:
     """The same rows are scored with and without names (B11, K10)."""
     found = table(report, "probes")
     assert found["names: none"]["shift"] == pytest.approx(-0.02, abs=1e-9)
@@ -209,7 +209,7 @@ def test_a_stated_confidence_can_stand_beside(report: Path, rows: list[Row]) -> 
     )
 
 
-def test_reviews_are_told_by_both_definitions(report: Path) -> None:
+def test_reviews_are_counted_by_both_definitions(report: Path) -> None:
     """Reviews are counted by both definitions: of all replies, and of those delivered (O04)."""
     line = table(report, "workflows")["all"]
     assert line["saved"] == pytest.approx(line["random"] - line["system"])
@@ -217,14 +217,14 @@ def test_reviews_are_told_by_both_definitions(report: Path) -> None:
     assert line["delivered"] > line["system"]
 
 
-def test_what_tables_took_is_kept(report: Path) -> None:
+def test_times_of_tables_are_kept(report: Path) -> None:
     """The seconds of each table are in times.json, not in the report (T02, T03)."""
     times = json.loads((report / "times.json").read_text())
     assert set(times) == {one.id for one in CATALOGUE}
     assert all(seconds >= 0 for seconds in times.values())
 
 
-def test_asked_baselines_stand_beside_the_calibrator(tmp_path: Path) -> None:
+def test_asked_baselines_are_in_a_table(tmp_path: Path) -> None:
     """Baselines from samples, judges and log-probabilities are in a table.
 
     Rows M01, M02, M07, T04 and J06.
@@ -316,7 +316,7 @@ def test_an_interrupted_report_goes_on_to_the_same_files(
             assert (broken / name).read_bytes() == (whole / name).read_bytes(), name
 
 
-def test_of_other_rows_everything_is_made_anew(rows: list[Row], tmp_path: Path) -> None:
+def test_other_rows_make_every_table_again(rows: list[Row], tmp_path: Path) -> None:
     """Other rows make every table again, and a folder with other files is refused."""
     request, lines = ReportRequest(COMMAND, ["failures"]), list[str]()
     make_report(scored(rows[:200]), tmp_path / "r", request)
@@ -370,7 +370,7 @@ def test_what_cannot_be_made_says_why(tmp_path: Path) -> None:
     assert "--retrain" in (tmp_path / "r" / "index.html").read_text()
 
 
-def test_an_unknown_table_is_told(rows: list[Row], tmp_path: Path) -> None:
+def test_an_unknown_table_is_refused(rows: list[Row], tmp_path: Path) -> None:
     """An unknown table is refused with the known names."""
     with pytest.raises(JudgingError, match="no table is called 'mian'; there are main, stated"):
         make_report(scored(rows), tmp_path / "r", ReportRequest(COMMAND, ["mian"]))

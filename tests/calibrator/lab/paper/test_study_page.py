@@ -32,7 +32,7 @@ def test_every_row_has_code_and_a_test(linked: list[Row]) -> None:
     assert sorted(printed) == sorted(row.id for row in linked)
 
 
-def test_a_link_that_leads_nowhere_is_told() -> None:
+def test_a_broken_link_is_reported() -> None:
     """A link to a missing file or test, and a row without code, are reported."""
     gone = Row("H01", "C", "AUROC", ["calibrator/gone.py"], ["tests/test_gone.py::test_it"], "")
     bare = Row("H02", "C", "BCa", [], [], "")
@@ -67,7 +67,7 @@ def test_tables_of_a_page_are_exchanged() -> None:
         with_tables("a", "new")
 
 
-def test_what_methods_need_is_told() -> None:
+def test_needs_of_methods_are_listed() -> None:
     """The page says what eight kinds of methods need (A08)."""
     text = STUDY.read_text(encoding="utf-8")
     table = text.partition("What each kind of method needs:")[2].partition("## Figures")[0]

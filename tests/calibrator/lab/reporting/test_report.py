@@ -92,7 +92,7 @@ class Page(HTMLParser):
             self.text += data
 
 
-def test_the_page_stands_alone(evaluation: Evaluation) -> None:
+def test_the_page_is_self_contained(evaluation: Evaluation) -> None:
     """The page has no script, link or image, and light and dark colours in one style sheet."""
     text = render(evaluation, [SIZE])
     tags = {tag for tag, _ in Page(text).seen}
@@ -163,7 +163,7 @@ def test_no_table_is_cut_off(browser: Browser, tmp_path: Path, width: int) -> No
     assert cut == []
 
 
-def test_the_page_tells_the_measured_figures(evaluation: Evaluation) -> None:
+def test_the_page_has_the_measured_figures(evaluation: Evaluation) -> None:
     """The page has the evaluation's numbers."""
     pooled = evaluation.find("pooled")
     assert pooled is not None

@@ -215,7 +215,7 @@ def test_a_question_on_both_sides_is_refused(train: list[Row]) -> None:
         plan("models", train, train[:10])
 
 
-def test_groups_too_small_to_judge_are_told(train: list[Row]) -> None:
+def test_small_groups_are_refused(train: list[Row]) -> None:
     """A study without a group of a hundred rows is refused."""
     with pytest.raises(JudgingError, match="nothing to leave out"):
         plan("models", train, labelled(60, seed=2))
@@ -224,7 +224,7 @@ def test_groups_too_small_to_judge_are_told(train: list[Row]) -> None:
 # --- running ------------------------------------------------------------------------------------
 
 
-def test_a_study_tells_what_leaving_out_costs(train: list[Row], test_rows: list[Row]) -> None:
+def test_a_study_measures_what_leaving_out_costs(train: list[Row], test_rows: list[Row]) -> None:
     """Each fold has its AUROC with its interval, beside the AUROC of a fit on everything (K04)."""
     fits: list[tuple[Ints, Ints]] = []
 
@@ -399,7 +399,7 @@ def test_a_probe_takes_away_what_it_says(look: str, takes_away: set[str]) -> Non
             assert entry.auroc == 1.0
 
 
-def test_a_shorter_answer_tells_less() -> None:
+def test_a_shorter_answer_reveals_less() -> None:
     """The first 200 characters of an answer reveal less than 400 (K13)."""
     found = {entry.label: entry for entry in probe(Reader("answer"), telling()).entries}  # type: ignore[arg-type]
     short = found["answer: first 200 characters"]

@@ -86,7 +86,7 @@ def test_what_the_rows_cannot_teach_is_left_out(
     assert "calls" in parts or apart == []
 
 
-def test_what_is_asked_for_stays(tmp_path: Path) -> None:
+def test_a_requested_part_stays(tmp_path: Path) -> None:
     """A part that is requested stays, even if it cannot be taught."""
     parts, sentences, _ = chosen(tmp_path / "rows.jsonl", *texts(60), optional=("opinion",))
     assert parts == {"forest", "abilities", "inspector", "calls"}

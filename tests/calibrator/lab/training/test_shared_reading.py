@@ -116,7 +116,7 @@ def test_a_fold_learns_of_nothing_that_is_left_out(
     assert len(lessons) < len(shared.taught.lessons) < len(every.lessons)
 
 
-def test_no_row_for_validation_is_told(rows: list[Row], config: TrainConfig) -> None:
+def test_no_row_for_validation_is_refused(rows: list[Row], config: TrainConfig) -> None:
     """A fold without rows for validation is refused."""
     tokenizer = load_tokenizer(base_folder())
     kept, _, calls = read_selection(config)

@@ -34,12 +34,12 @@ def _tool(name: Any = "pay_out", parameters: Any = None) -> Json:
     return {"type": "function", "function": {"name": name, "parameters": parameters}}
 
 
-def _asked(text: Any) -> list[Json]:
+def _user(text: Any) -> list[Json]:
     return [{"role": "user", "content": text}]
 
 
-def _told(text: Any) -> list[Json]:
-    return [*_asked("Pay 40.50 to Ada."), called('{"q": "Ada"}', "look"),
+def _result(text: Any) -> list[Json]:
+    return [*_user("Pay 40.50 to Ada."), called('{"q": "Ada"}', "look"),
             {"role": "tool", "tool_call_id": "c1", "content": text}]  # fmt: skip
 
 
@@ -73,20 +73,20 @@ def hostile_calls() -> dict[str, ToolUse]:
     }
     found: dict[str, ToolUse] = {}
     for name, text in long_texts.items():
-        found[f"request of {name}"] = ToolUse(_asked(text), [_tool()], plain)
+        found[f"request of {name}"] = ToolUse(_user(text), [_tool()], plain)
         found[f"rules of {name}"] = ToolUse(
-            [{"role": "system", "content": text}, *_asked("Pay 40.50 to Ada.")], [], plain
+            [{"role": "system", "content": text}, *_user("Pay 40.50 to Ada.")], [], plain
         )
-        found[f"result of {name}"] = ToolUse(_told(text), [_tool()], plain)
-        found[f"listed {name}"] = ToolUse(_told("[" + text), [_tool()], plain)
-        found[f"arguments of {name}"] = ToolUse(_asked("Pay."), [_tool()], called(text))
+        found[f"result of {name}"] = ToolUse(_result(text), [_tool()], plain)
+        found[f"listed {name}"] = ToolUse(_result("[" + text), [_tool()], plain)
+        found[f"arguments of {name}"] = ToolUse(_user("Pay."), [_tool()], called(text))
         found[f"value of {name}"] = ToolUse(
-            _asked("Pay."), [_tool()], called({"account_id": text, "day": text[:50], text: "a"})
+            _user("Pay."), [_tool()], called({"account_id": text, "day": text[:50], text: "a"})
         )
-        found[f"name of {name}"] = ToolUse(_asked("Pay."), [_tool(text)], called("{}", text))
-        found[f"thought of {name}"] = ToolUse(_asked("Pay."), [], {**plain, "content": text})
+        found[f"name of {name}"] = ToolUse(_user("Pay."), [_tool(text)], called("{}", text))
+        found[f"thought of {name}"] = ToolUse(_user("Pay."), [], {**plain, "content": text})
         found[f"schema of {name}"] = ToolUse(
-            _asked("Pay."),
+            _user("Pay."),
             [{"name": "pay_out", "description": text,
               "parameters": {"properties": {text: {"description": text, "enum": [text] * 99}}}}],
             plain,
@@ -96,7 +96,7 @@ def hostile_calls() -> dict[str, ToolUse]:
 
 def _shapes(plain: Json) -> dict[str, ToolUse]:
     """Return replies with wrong types, many items and deep nesting."""
-    ask = _asked("Pay 40.50 to Ada.")
+    ask = _user("Pay 40.50 to Ada.")
     result = {"role": "tool", "tool_call_id": "c1", "content": "Ada: AC-7781, 40.5; " * 190}
     heavy = {"tool_calls": [called('{"a": "' + "b" * 19_000 + '"}')["tool_calls"][0]] * 500}
     odd: list[Any] = [None, 1, 1.5, True, "text", [], {}, [[]], {"a": 1}, float("nan"), b"bytes"]
@@ -120,9 +120,10 @@ def _shapes(plain: Json) -> dict[str, ToolUse]:
         "deep arguments": ToolUse(ask, [], called(nested(50_000))),
         "deep list": ToolUse(ask, [], called({"a": nested(50_000, is_list=True)})),
         "deep text": ToolUse(ask, [], called("[" * 9_000 + "]" * 9_000)),
-        "deep result": ToolUse(_told("[" * 2_000 + "]" * 2_000), [], plain),
+        "deep result": ToolUse(_result("[" * 2_000 + "]" * 2_000), [], plain),
         "records": ToolUse(
-            _told("[" + ",".join(f'{{"id": {n}, "q": "Ada"}}' for n in range(140)) + "]"), [], plain
+            _result("[" + ",".join(f'{{"id": {n}, "q": "Ada"}}' for n in range(140)) + "]"),
+            [], plain,
         ),
         "not a number": ToolUse(
             ask, [], called({"a": float("nan"), "b": float("inf"), "c": 10**400, "d": -(10**400)})
@@ -131,20 +132,20 @@ def _shapes(plain: Json) -> dict[str, ToolUse]:
         "long digits in text": ToolUse(ask, [], called('{"a": ' + "9" * 5_000 + "}")),
         "strange keys": ToolUse(ask, [], called({1: 2, None: 3, ("a",): 4, "\ud800": "\udfff"})),
         "dates of no calendar": ToolUse(
-            _asked("On 2024-02-30, in 9999999999 weeks, 31/02/2024, 0000-01-01; today 9999-12-31"),
+            _user("On 2024-02-30, in 9999999999 weeks, 31/02/2024, 0000-01-01; today 9999-12-31"),
             [], called({"day": "0000-00-00", "from_date": "9999-99-99", "to_date": "2024-02-30"}),
         ),
         "end of time": ToolUse(
-            _asked("Today is 9999-12-31. Do it tomorrow, the day after tomorrow, next Monday, "
-                   "in 4 weeks. Yesterday was 0001-01-01."), [], called({"day": "9999-12-31"}),
+            _user("Today is 9999-12-31. Do it tomorrow, the day after tomorrow, next Monday, "
+                  "in 4 weeks. Yesterday was 0001-01-01."), [], called({"day": "9999-12-31"}),
         ),
         "start of time": ToolUse(
-            _asked("Today is 0001-01-01. It was due yesterday, last Monday."), [],
+            _user("Today is 0001-01-01. It was due yesterday, last Monday."), [],
             called({"day": "0001-01-01"}),
         ),
     }  # fmt: skip
     for number, value in enumerate(odd):
-        found[f"odd content {number}"] = ToolUse(_asked(value) + _told(value), [value], plain)
+        found[f"odd content {number}"] = ToolUse(_user(value) + _result(value), [value], plain)
         found[f"odd messages {number}"] = ToolUse([value] * 3, [value] * 3, called(value))
         found[f"odd message {number}"] = ToolUse(value, value, value)
         found[f"odd call {number}"] = ToolUse(ask, [], {"tool_calls": value, "content": value})

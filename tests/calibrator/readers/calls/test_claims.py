@@ -75,7 +75,7 @@ def test_what_is_no_claim_needs_none(text: str) -> None:
     assert claims(text, LOOKED)["claimed_unacted"] == 0
 
 
-def test_a_state_that_a_result_tells_is_no_claim() -> None:
+def test_a_state_from_a_result_is_no_claim() -> None:
     """A passive that repeats a record of a result is no claim."""
     before = earlier_call("find_boats", {"query": "Pike"}, '[{"name": "Pike", "state": "rented"}]')
     assert claims("The Pike is rented.", before)["claimed_unacted"] == 0

@@ -108,7 +108,7 @@ def test_the_wrong_one_of_two_calls_is_marked(
 
 
 @pytest.mark.parametrize("value", ["marta@example.com", "test", "foo", "John Doe"])
-def test_what_the_user_said_is_no_placeholder(value: str) -> None:
+def test_words_of_the_user_are_no_placeholder(value: str) -> None:
     """A placeholder is marked only if the user did not say it, after the stronger mark."""
     assert strong(notes(f"Send it to {value}, please.", "send", {"to": value})) == []
     noted = notes("Send it to Marta, please.", "send", {"to": value})
@@ -124,7 +124,7 @@ def test_what_the_user_said_is_no_placeholder(value: str) -> None:
         ("Invite Ingrid Holm.", "Ingrid Holn", "holm"),
     ],
 )
-def test_a_slip_is_told_with_what_was_said(request_text: str, argument: Any, near: str) -> None:
+def test_a_slip_names_the_similar_value(request_text: str, argument: Any, near: str) -> None:
     """A slip's mark has the similar value from the conversation."""
     [mark] = [m for m in notes(request_text, "do_it", {"value": argument}).marks if m.argument]
     assert mark.words == f"not in the conversation, differs from {near}"

@@ -139,9 +139,7 @@ def test_lengths_in_words_are_read_in_minutes(request_text: str, minutes: int) -
         ("Ferenc has white against Ana.", "Ana", "Ferenc", True),
     ],
 )
-def test_a_role_is_said_with_a_verb(
-    request_text: str, white: str, black: str, is_marked: bool
-) -> None:
+def test_a_verb_assigns_a_role(request_text: str, white: str, black: str, is_marked: bool) -> None:
     """A name that has, gets or plays a role belongs to the argument of that role."""
     found = names(request_text, "pair_players", {"white": white, "black": black})
     assert ("swapped" in found) is is_marked
@@ -158,7 +156,9 @@ def test_a_role_is_said_with_a_verb(
         ("Then Winter instead of Lange.", "swap", {"replaced": "Lange", "new": "Winter"}, None),
     ],
 )
-def test_who_is_meant(request_text: str, tool: str, arguments: Json, mark: str | None) -> None:
+def test_prepositions_assign_people(
+    request_text: str, tool: str, arguments: Json, mark: str | None
+) -> None:
     """The words "from", "to" and "instead of" show which person belongs where."""
     found = names(request_text, tool, arguments) & {"swapped", "ruled_out"}
     assert found == ({mark} if mark else set())

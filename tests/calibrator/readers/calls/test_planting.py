@@ -39,7 +39,7 @@ def test_values_that_mean_nothing_are_left_out(line: str) -> None:
         assert not {name for name in differing if "length" not in name}
 
 
-def test_the_first_sixty_characters_of_a_value_tell_a_plant() -> None:
+def test_sixty_characters_of_a_value_reveal_a_plant() -> None:
     """A line with the first sixty characters of a value and nothing else is left out."""
     long = "X7" * 35
     used = renting({**RIGHT, "boat_id": long, "hours": 11}, result=f"{BOATS}\n{long[:60]}Q 11")
@@ -154,7 +154,7 @@ def test_plants_raise_little(trees: CallTrees, form: str, role: str) -> None:
     ],
     ids=["records", "indented", "listed", "fields", "all"],
 )
-def test_what_was_told_or_found_is_read_once(used: ToolUse) -> None:
+def test_records_and_requests_are_no_plants(used: ToolUse) -> None:
     """Records, lists, fields and whole requests are no plants."""
     assert without_planted(view_of(used)) is None
 

@@ -85,7 +85,7 @@ def test_text_without_tools_carries_none() -> None:
         assert parse_row(row).item().tool_use is None
 
 
-def test_a_question_in_text_stands_for_its_conversation() -> None:
+def test_a_question_becomes_the_users_message() -> None:
     """In a row without messages, the question is the user's message."""
     used = parse_row({"question": "Dim L-9.", "response": MESSAGE}).tool_use
     assert used == ToolUse([{"role": "user", "content": "Dim L-9."}], (), MESSAGE)
@@ -124,7 +124,7 @@ def test_an_item_can_be_pickled() -> None:
     assert pickle.loads(pickle.dumps(item)) == item
 
 
-def test_every_surface_tells_instructions_calls_and_results() -> None:
+def test_every_surface_gives_the_same_conversation() -> None:
     """Chat, responses and messages arrive as the same conversation in the form of chat."""
     question, output, result = "Dim lamp L-9.", "L-9 is bright.", ARGUMENTS
     chat = {

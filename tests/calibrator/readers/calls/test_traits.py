@@ -17,7 +17,7 @@ from calibrator.readers.calls.reading.values import value_at
 from tests.calibrator.readers.calls.conversations import BOATS, RIGHT, earlier_call, renting, traits
 
 
-def test_a_date_with_a_time_stands_where_both_do() -> None:
+def test_a_date_matches_only_with_its_time() -> None:
     """A date matches only with its time; midnight means that there is no time."""
     source = Source.from_texts("Book it for 2026-03-04 at 14:30, please.")
     assert source.holds(value_at("when", "2026-03-04T14:30"))

@@ -81,7 +81,7 @@ def test_a_mistake_is_named_with_its_line(tmp_path: Path, line: object, problem:
     assert str(raised.value).startswith(f"{path}:3: {problem}")
 
 
-def test_several_mistakes_are_told_at_once(tmp_path: Path) -> None:
+def test_several_mistakes_are_reported_at_once(tmp_path: Path) -> None:
     """The first five mistakes are reported at once."""
     with pytest.raises(InputError) as raised:
         load_facts(written(tmp_path, *["{}"] * 9))

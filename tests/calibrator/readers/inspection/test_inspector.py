@@ -155,7 +155,7 @@ def test_the_named_option_is_held_against_the_working() -> None:
     assert other == [0.0, -1.0]
 
 
-def test_what_is_asked_for_and_what_is_said_are_told_apart() -> None:
+def test_different_kinds_have_different_marks() -> None:
     """A year for "when" and a name for "who" have different marks."""
     assert wanted_kinds("When was it built?", "In 1889.") != wanted_kinds(
         "When was it built?", "By Ann Lee."

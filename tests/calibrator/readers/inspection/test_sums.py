@@ -23,7 +23,7 @@ from calibrator.readers.inspection.working import is_close, sums_in
         ("3^2 + 1 = 10", 10, 10),
     ],
 )
-def test_a_sum_comes_to_what_its_signs_say(text: str, value: float, stated: float) -> None:
+def test_a_sum_follows_its_signs(text: str, value: float, stated: float) -> None:
     """A sum's value follows its signs, without units, and the stated result is read."""
     assert list(sums_in(text)) == [(pytest.approx(value), stated)]
 
@@ -31,7 +31,7 @@ def test_a_sum_comes_to_what_its_signs_say(text: str, value: float, stated: floa
 @pytest.mark.parametrize(
     "text", ["x = 5", "the year = 1999", "f(x) + 3 = 10", "5 / 0 = 1", "2 + = 4", "(3 + 4 = 7", ""]
 )
-def test_what_cannot_be_told_is_no_sum(text: str) -> None:
+def test_an_incomplete_sum_is_no_sum(text: str) -> None:
     """A letter, a missing term or a division by zero gives no sum and no error."""
     assert list(sums_in(text)) in ([], [(7.0, 7.0)])
 

@@ -50,7 +50,7 @@ OFFERED = 'Book a room. Functions: [{"name": "book", "description": "..", "param
         ("", "", "none", ""),
     ],
 )
-def test_what_a_reply_comes_to(question: str, reply: str, kind: str, value: str) -> None:
+def test_final_answers(question: str, reply: str, kind: str, value: str) -> None:
     """The final answer is an option, number, formula, yes or no, words, calls, or nothing."""
     found = final_answer(question, reply)
     assert (found.kind, found.value) == (kind, value)

@@ -13,11 +13,11 @@ from proxy.completions.sending import heartbeats
 from tests.builders.scripted_streams import (
     RawStream,
     ScriptedUpstream,
-    asked,
     closings,
     finish,
     proxies_before,
     recorded,
+    stream_request,
     text,
 )
 from tests.conftest import StartProxy
@@ -134,7 +134,7 @@ def late_json(proxy: LiveProxy, upstream: SlowUpstream, **fields: Any) -> RawStr
 
 def late_stream(proxy: LiveProxy, upstream: SlowUpstream, answer: str, **fields: Any) -> RawStream:
     upstream.steps = gated(*text(answer), finish(), DONE)
-    return late(proxy, asked(**fields), upstream, PING)
+    return late(proxy, stream_request(**fields), upstream, PING)
 
 
 # Delivered
@@ -278,7 +278,7 @@ def test_half_a_late_stream_is_an_error_event(start: StartProxy, upstream: SlowU
     """A late stream that upstream breaks off ends with an error, without undecided text."""
     proxy = start(policy=policy("hold"), limits=EARLY)
     upstream.steps = [text("p=0.9")[1], Wait(), Cut()]
-    got = late(proxy, asked(), upstream, PING)
+    got = late(proxy, stream_request(), upstream, PING)
     [error] = events_in(bytes(got.seen))
     assert (error["error"]["code"], got.is_whole) == ("upstream_broke_off", True)
     assert b"[DONE]" not in got.seen
@@ -316,7 +316,7 @@ def test_another_model_answers_in_another_form(start: StartProxy, upstream: Slow
     upstream.steps = gated(*text("weak p=0.1"), finish(), DONE)
     upstream.json_models = {"strong"}
     upstream.body = completion("strong p=0.8")
-    with RawStream(proxy.port, asked()) as stream:
+    with RawStream(proxy.port, stream_request()) as stream:
         stream.until(PING)
         upstream.wait_for_request().proceed()
         upstream.wait_for_request(2).proceed()

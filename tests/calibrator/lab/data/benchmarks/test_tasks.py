@@ -62,7 +62,7 @@ def test_a_benchmarks_columns_and_options_are_read(tmp_path: Path) -> None:
         (["Danube", "Donau"], "fuzzy"),
     ],
 )
-def test_the_right_answer_tells_the_grader(gold: list[str], grader: str) -> None:
+def test_the_right_answer_decides_the_grader(gold: list[str], grader: str) -> None:
     """Without a named grader the right answer decides which it is."""
     assert grader_for(gold) == grader
 
@@ -95,7 +95,7 @@ def test_as_it_is_adds_no_prompt(tmp_path: Path) -> None:
     assert prompted.question.startswith("2 + 2?\n\nEnd with one line")
 
 
-def test_a_question_is_asked_once_and_fewer_are_the_same_ones(tmp_path: Path) -> None:
+def test_questions_are_unique_and_samples_stable(tmp_path: Path) -> None:
     """Each question is asked once, and a smaller sample depends on their ids alone."""
     rows = [{"id": n % 20, "question": f"{n % 20}?", "gold": "1"} for n in range(40)]
     assert len(tasks_of(tmp_path, *rows)) == 20
@@ -116,7 +116,7 @@ def test_a_question_is_asked_once_and_fewer_are_the_same_ones(tmp_path: Path) ->
         ([1], "no JSON object"),
     ],
 )
-def test_what_cannot_be_asked_says_why(tmp_path: Path, row: Any, message: str) -> None:
+def test_an_unusable_question_is_reported(tmp_path: Path, row: Any, message: str) -> None:
     """A question that cannot be asked is reported with file and line."""
     path = tmp_path / "q.jsonl"
     path.write_text(

@@ -31,7 +31,7 @@ def test_the_contrary_is_seen(request_: str, name: str, value: str, trait: str) 
     assert calling(request_, name, {"target": value})[trait] == 1
 
 
-def test_what_was_said_is_not_contrary() -> None:
+def test_words_of_the_request_are_not_contrary() -> None:
     """Words of the request raise nothing, even beside their contrary."""
     found = calling("Dim the north lantern, not the south one.", "dim", {"name": "north lantern"})
     assert found["contrary_value"] == found["contrary_tool"] == 0

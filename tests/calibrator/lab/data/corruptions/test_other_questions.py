@@ -59,7 +59,7 @@ def test_a_copy_is_the_same_question() -> None:
     assert question_key(questions[0]) == question_key(questions[1])
 
 
-def test_punctuation_alone_tells_questions_apart() -> None:
+def test_questions_without_words_differ() -> None:
     """Questions without a word are not copies of each other."""
     assert question_key("???") != question_key("!!!")
 

@@ -24,7 +24,7 @@ def test_names_are_capitalised_words_that_do_not_just_begin_a_sentence() -> None
     assert names_in(text) == ["Ada Lovelace", "Oslo", "Bank of Norway"]
 
 
-def test_one_name_is_swapped_wherever_it_stands() -> None:
+def test_a_name_is_swapped_everywhere() -> None:
     """A name is swapped everywhere by the same other one."""
     answer = "The capital is Vienna, and Vienna lies on a river."
     for seed in range(10):

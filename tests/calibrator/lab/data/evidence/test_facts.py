@@ -53,7 +53,7 @@ def test_templates_only_use_slots_that_they_have() -> None:
             assert slots_of(text) <= {*kind["slots"], *known}, (name, text)
 
 
-def test_every_kind_can_be_said_rightly_and_wrongly() -> None:
+def test_every_kind_has_right_and_wrong_replies() -> None:
     """Each kind gives right and wrong replies that differ."""
     rng = random.Random(2)
     for kind in kinds():

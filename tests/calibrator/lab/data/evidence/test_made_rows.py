@@ -68,7 +68,7 @@ def test_a_reply_has_one_label_in_its_context(rows: list[dict[str, str]]) -> Non
     assert not [key for key, found in labels.items() if len(found) > 1]
 
 
-def test_length_does_not_tell_the_label(rows: list[dict[str, str]]) -> None:
+def test_length_does_not_reveal_the_label(rows: list[dict[str, str]]) -> None:
     """The replies of the three labels must be of like length in every kind."""
     lengths = defaultdict(list)
     for row in rows:
@@ -79,7 +79,7 @@ def test_length_does_not_tell_the_label(rows: list[dict[str, str]]) -> None:
 
 
 @pytest.mark.parametrize("word", ["sorry", "sure", "unfortunately", "yes", "not", "happy", "n't"])
-def test_tone_does_not_tell_the_label(rows: list[dict[str, str]], word: str) -> None:
+def test_tone_does_not_reveal_the_label(rows: list[dict[str, str]], word: str) -> None:
     """Apologies, promises and negations must be about as frequent in right as in wrong replies."""
     counts = Counter(row["label"] for row in rows if word in row["hypothesis"].lower())
     right, wrong = counts["entail"], counts["contradict"]

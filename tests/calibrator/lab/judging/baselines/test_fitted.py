@@ -131,7 +131,7 @@ def test_rows_of_one_label_teach_nothing(name: str, label: int | None, sentence:
         ALL[name](train, stated(10, seed=2))
 
 
-def test_rows_without_a_stated_confidence_are_told() -> None:
+def test_rows_without_a_stated_confidence_are_refused() -> None:
     """Rows without a stated confidence are refused (I01)."""
     with pytest.raises(JudgingError, match="states no confidence"):
         STATED["stated confidence, raw"]([], [row("x")])
@@ -167,7 +167,7 @@ def test_a_fold_knows_nothing_of_other_rows() -> None:
     assert alone.scores(at, to, "all") == pytest.approx(among.scores(at, to, "all"), abs=1e-6)
 
 
-def test_names_help_only_where_they_are_told() -> None:
+def test_names_help_only_with_tags() -> None:
     """Names help only with tags that tell them (K10)."""
     train = [row(f"word {n}", n % 2, model=f"m{n % 2}") for n in range(100)]
     test = [row(f"word {n + 200}", n % 2, model=f"m{n % 2}") for n in range(40)]
@@ -192,7 +192,7 @@ def test_any_text_has_a_score(text: str) -> None:
         assert 0 < p < 1
 
 
-def test_rows_without_a_word_are_told() -> None:
+def test_rows_without_a_word_are_refused() -> None:
     """Rows without a word are refused."""
     with pytest.raises(JudgingError, match="cannot be counted"):
         WordPairCounts([parse_row({"question": " ", "response": ""})])

@@ -92,7 +92,7 @@ def test_too_few_others_are_refused() -> None:
         advise_opinion(Deaf(), found, alone(found))
 
 
-def test_others_are_those_asked_for() -> None:
+def test_others_are_of_the_chosen_models() -> None:
     """Others are of one model, of stronger ones, or the row's own."""
     found = rows(30)
     of_bob = draw_others(Comparing(), found, model="bob")
@@ -107,7 +107,7 @@ def test_others_are_those_asked_for() -> None:
     assert [other.answer for other in each.item.others] == ["The answer is 1."]
 
 
-def test_a_cascade_stands_beside_the_strong_model_alone() -> None:
+def test_a_cascade_is_compared_with_the_strong_model() -> None:
     """A cascade's accuracy and calls rise with the threshold, beside the strong model alone."""
     found = rows()
     cascade = study_cascade(Comparing(), found, alone(found), "ann", "cleo")

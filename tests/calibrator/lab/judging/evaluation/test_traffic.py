@@ -168,7 +168,7 @@ def test_files_and_plain_folders_can_be_named(data: Path) -> None:
     assert find_traffic([data.parent / "traffic"]) == [data.parent / "traffic" / "handmade.json"]
 
 
-def test_a_folder_without_traffic_is_told(tmp_path: Path) -> None:
+def test_a_folder_without_traffic_is_refused(tmp_path: Path) -> None:
     """A folder without traffic is refused with what it needs."""
     with pytest.raises(JudgingError, match=r"has no traffic: it needs grounding/test/\*\.jsonl"):
         find_traffic([tmp_path])
@@ -197,7 +197,7 @@ def test_large_sets_are_thinned_by_whole_questions(data: Path) -> None:
     assert [row.id for row in some.rows] == [row.id for row in again.rows]
 
 
-def test_bad_rows_are_told_and_the_others_are_read(tmp_path: Path) -> None:
+def test_bad_rows_are_reported_and_others_read(tmp_path: Path) -> None:
     """A bad row is reported with its line, and a row without a label is skipped."""
     broken: list[Json] = [
         {"question": "Q", "correct": 1},
@@ -237,7 +237,7 @@ def test_hand_made_replies_that_call_tools_are_read(data: Path) -> None:
     assert [row.tool_use is not None and row.tool_use.has_calls for row in found[3:]] == [1, 0]
 
 
-def test_a_scorer_that_reads_the_context_is_told_from_one_that_does_not() -> None:
+def test_a_scorer_without_the_context_is_at_chance() -> None:
     """A scorer that reads the context has perfect figures, a blind one is at chance."""
     reader = Reading(last_number_is_given, lambda item: last_number_is_given(item), ("context",))
     figures = measure_traffic(reader, [only()], []).figures[0]
@@ -447,14 +447,16 @@ def test_the_command_prints_json_lines(data: Path) -> None:
         (("--traffic", "nowhere"), "nowhere"),
     ],
 )
-def test_what_cannot_be_done_is_told(data: Path, arguments: tuple[str, ...], message: str) -> None:
+def test_an_impossible_request_is_refused(
+    data: Path, arguments: tuple[str, ...], message: str
+) -> None:
     """An impossible request is refused in one sentence before any scoring."""
     result = run("evaluate", *(str(data) if one == "DATA" else one for one in arguments))
     assert (result.exit_code, result.stdout) == (2, "")
     assert message in result.stderr
 
 
-def test_scores_of_a_file_cannot_be_asked(data: Path, tmp_path: Path) -> None:
+def test_scores_of_a_file_are_refused(data: Path, tmp_path: Path) -> None:
     """Traffic needs a calibrator; scores of a file are refused."""
     rows_file = write(tmp_path / "rows.jsonl", rows("lakes"))
     scores = tmp_path / "scores.jsonl"

@@ -73,7 +73,7 @@ def test_several_answers_of_one_model_share_its_slot() -> None:
     assert [entry.rows for entry in study.entries] == [80, 80, 160]
 
 
-def test_the_scorer_is_told_the_slots_name() -> None:
+def test_the_scorer_gets_the_other_models_name() -> None:
     """The scorer gets question and answer together, with the other model's name."""
     seen: list[Item] = []
 
@@ -90,7 +90,7 @@ def test_the_scorer_is_told_the_slots_name() -> None:
     }
 
 
-def test_nothing_to_swap_is_said() -> None:
+def test_nothing_to_swap_is_refused() -> None:
     """Without a question with a right and a wrong reply the study is refused."""
     with pytest.raises(JudgingError, match="no question has a right and a wrong reply"):
         answer_swap(FunctionScorer(lambda _: 0.5), [row for row in rows() if row.correct])

@@ -82,7 +82,7 @@ def test_right_sql_fits_its_schema(id: str) -> None:
 
 
 @pytest.mark.parametrize("app", APPS)
-def test_length_does_not_tell_right_from_wrong(app: str) -> None:
+def test_length_does_not_reveal_the_label(app: str) -> None:
     """The length of a reply does not reveal whether it is right."""
     lengths = [len(text) for one in of(app) for text in (one.right, one.wrong)]
     assert 0.35 <= auroc([1, 0] * len(of(app)), lengths) <= 0.65

@@ -95,7 +95,7 @@ def test_what_is_written_is_read_again(written: Path) -> None:
 
 
 @pytest.mark.parametrize("broken", ["[]", "null", '{"calibrator": "x"}', '{"figures": [1]}'])
-def test_a_broken_sensitivity_is_told(written: Path, broken: str) -> None:
+def test_a_broken_sensitivity_is_refused(written: Path, broken: str) -> None:
     """A broken sensitivity is refused like a file of another version."""
     values = json.loads(written.read_text(encoding="utf-8"))
     values["sensitivity"] = json.loads(broken)
@@ -104,7 +104,7 @@ def test_a_broken_sensitivity_is_told(written: Path, broken: str) -> None:
         read_evaluation(written)
 
 
-def test_scores_of_a_file_cannot_be_asked(test_file: Path, tmp_path: Path) -> None:
+def test_scores_of_a_file_are_refused(test_file: Path, tmp_path: Path) -> None:
     """Sensitivity needs a calibrator; scores of a file are refused."""
     scores = tmp_path / "scores.jsonl"
     run("score", test_file, "-o", scores, "--brief", "--calibrator", "fake:0.7")
@@ -113,7 +113,7 @@ def test_scores_of_a_file_cannot_be_asked(test_file: Path, tmp_path: Path) -> No
     assert "--sensitivity needs a calibrator, which scores changed replies" in result.stderr
 
 
-def test_too_few_right_replies_are_told(tmp_path: Path) -> None:
+def test_too_few_right_replies_are_reported(tmp_path: Path) -> None:
     """With too few right replies only the everyday answers are measured, and the output says so."""
     test = write(tmp_path / "few.jsonl", [long_row(n).raw for n in range(5)])
     result = run("evaluate", test, "--calibrator", "fake:0.7", "--sensitivity")

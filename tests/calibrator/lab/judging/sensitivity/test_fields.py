@@ -56,7 +56,7 @@ def test_the_share_is_the_number_beside_the_one_with_the_value_named() -> None:
     assert {each.share for each in argument_doubts(read_reply(bare), 0.2, lambda _: [])} == {None}
 
 
-def test_the_study_says_how_often_the_altered_argument_is_told_first(tmp_path: Path) -> None:
+def test_altered_arguments_named_first_are_counted(tmp_path: Path) -> None:
     """The study counts how often the altered argument comes first, for each kind of alteration."""
     rows = [
         {

@@ -91,7 +91,7 @@ def test_the_study_knows_every_reason_by_its_words() -> None:
     assert of_calls == {*_EDITS, "the arguments are no JSON object"}
 
 
-def test_a_fact_that_hardly_moves_the_number_is_told_to_people_alone() -> None:
+def test_a_fact_of_small_effect_is_no_reason() -> None:
     """A fact that hardly moves the number is shown at the desk and not as a reason."""
     used = renting(RIGHT | {"day": "2031-07-11"}, request="Rent the Pike on Thursday for 3 hours.")
     weekday = "a date is not on the weekday that was asked for"

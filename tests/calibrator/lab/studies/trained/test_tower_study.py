@@ -66,7 +66,7 @@ def rows_by_group(text: str) -> dict[str, int]:
     }
 
 
-def test_each_group_is_told_with_its_rows(
+def test_all_groups_are_judged_at_once(
     study: TowerStudy, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """All groups are judged at once: known ones, families and benchmarks left out."""
@@ -87,7 +87,7 @@ def test_each_group_is_told_with_its_rows(
     ("kind", "names"),
     [(Kind.FAMILIES, "openai anthropic microsoft"), (Kind.BENCHMARKS, "GSM8K TriviaQA")],
 )
-def test_each_alone_is_told_and_then_all(
+def test_each_group_is_left_out_alone(
     kind: Kind, names: str, study: TowerStudy, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each family or benchmark is left out alone, and then all rows are judged."""
@@ -116,7 +116,7 @@ def test_rows_to_judge_take_the_place_of_held_ones(
     assert counts["anthropic"] == counts["microsoft"] == len(judged) / 3
 
 
-def test_the_floor_is_told_beside_each_group(
+def test_the_floor_is_judged_on_the_same_rows(
     study: TowerStudy, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With `--floor` TF-IDF is fitted and judged on the same rows, with the same names."""

@@ -422,7 +422,7 @@ def test_a_text_model_is_trained_as_one(tiny_bases: OfFamily, rows: Path, tmp_pa
     assert len(set(scores_of(made))) > 1
 
 
-def shown_row(number: int, data: bytes | None) -> dict[str, Any]:
+def image_row(number: int, data: bytes | None) -> dict[str, Any]:
     row = {"question": f"{number}: is it red?", "response": "yes", "correct": number % 2}
     if data is None:
         return row
@@ -433,8 +433,8 @@ def shown_row(number: int, data: bytes | None) -> dict[str, Any]:
 def test_images_are_trained_with(tiny_bases: OfFamily, tmp_path: Path, family: Family) -> None:
     """Rows with an image and with the placeholder train together (B06, F05, F06)."""
     images = [picture(colour=RED), picture(colour=GREEN), None]
-    rows = [shown_row(n, images[n % 3]) for n in range(12)]
-    rows.append(shown_row(13, picture(colour=RED)[:40]))
+    rows = [image_row(n, images[n % 3]) for n in range(12)]
+    rows.append(image_row(13, picture(colour=RED)[:40]))
     data = tmp_path / "rows.jsonl"
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
     sentences: list[str] = []
@@ -463,13 +463,13 @@ def test_images_are_trained_with(tiny_bases: OfFamily, tmp_path: Path, family: F
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["qwen3_5", "qwen3_vl"])
-def test_images_on_two_processes_and_every_form_of_what_comes_of_it(
+def test_two_processes_train_images_like_one(
     tiny_bases: OfFamily, tmp_path: Path, family: Family
 ) -> None:
     """Rows with images end on two processes where one ends (B05, B06, V13, gloo)."""
     pictures = [picture(colour=RED), picture(colour=GREEN), None]
     data, base = tmp_path / "rows.jsonl", str(tiny_bases(family))
-    data.write_text("".join(json.dumps(shown_row(n, pictures[n % 3])) + "\n" for n in range(40)))
+    data.write_text("".join(json.dumps(image_row(n, pictures[n % 3])) + "\n" for n in range(40)))
     options = ("--epochs", "2", "--learning-rate", "1e-3", "--set", "dropout=0")
     command = [
         *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"),
@@ -582,7 +582,7 @@ def test_a_language_model_is_no_start_of_the_other_command(
         ({"data": ("x__nc.jsonl",)}, "never trained on"),
     ],
 )
-def test_what_cannot_be_trained_is_said(
+def test_an_impossible_configuration_is_refused(
     config: LlmTrainConfig, tmp_path: Path, changes: dict[str, Any], sentence: str
 ) -> None:
     """An impossible configuration is refused before anything is computed."""

@@ -137,7 +137,7 @@ def test_copies_are_never_on_both_sides(tmp_path: Path) -> None:
     assert not {r.question for r in train} & {r.question for r in validation}
 
 
-def test_the_share_is_about_what_was_asked_for() -> None:
+def test_the_validation_share_is_met() -> None:
     """The validation share is met over many questions."""
     _, validation = split_by_question([row(n) for n in range(4_000)], 0.15)
     assert len(validation) == pytest.approx(600, rel=0.15)
@@ -208,7 +208,7 @@ def test_the_same_values_choose_the_same_rows(tmp_path: Path) -> None:
     assert (other != train, same) == (True, validation)
 
 
-def test_unlabelled_rows_are_told(tmp_path: Path) -> None:
+def test_unlabelled_rows_are_reported(tmp_path: Path) -> None:
     """Rows without a label are reported and not taken for incorrect (D03)."""
     path = tmp_path / "rows.jsonl.gz"
     lines = [json.dumps(row(1).raw), "x", json.dumps({"question": "q", "response": ""})]
@@ -276,7 +276,7 @@ def test_chunks_of_rows_make_no_difference() -> None:
     assert examples[2_050].answer.tolist() == alone.answer.tolist()
 
 
-def test_a_target_stands_in_for_the_label() -> None:
+def test_a_target_replaces_the_label() -> None:
     """A given target replaces the label."""
     assert tokenize([row(3)], tokenizer(), LAYOUT, target=0.4)[0].target == 0.4
 

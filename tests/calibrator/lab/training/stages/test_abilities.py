@@ -64,7 +64,7 @@ def shipped() -> EmbeddedCalibrator:
     return found
 
 
-def test_a_model_is_judged_by_what_it_was_asked(rows: list[Row]) -> None:
+def test_harder_questions_raise_ability(rows: list[Row]) -> None:
     """A model that answers hard questions is abler, although it is right less often."""
     shares = {name: np.mean([row.correct for row in rows if row.model == name]) for name in ABILITY}
     assert shares["Able"] < shares["weak"]
@@ -73,7 +73,7 @@ def test_a_model_is_judged_by_what_it_was_asked(rows: list[Row]) -> None:
     np.testing.assert_allclose(odds, np.array([1.0, 0.0, -1.0]) - middle, atol=0.2)
 
 
-def test_nothing_is_told_of_no_name_and_little_of_a_rare_one(rows: list[Row]) -> None:
+def test_unknown_and_rare_names_have_little_ability(rows: list[Row]) -> None:
     """An unknown name has an ability of 0, and a rare one nearly so."""
     few = [replace(row, model="rare", correct=1) for row in rows[:3]]
     names = ["able", "common", "nobody", "rare", "weak"]
@@ -116,7 +116,7 @@ def test_a_name_moves_a_number_by_its_odds(shipped: EmbeddedCalibrator) -> None:
     assert after[2] == pytest.approx(shift_confidence(right, 0.5) * read.in_order[2])
 
 
-def test_a_name_that_is_often_wrong_is_told(shipped: EmbeddedCalibrator) -> None:
+def test_a_name_that_is_often_wrong_is_a_reason(shipped: EmbeddedCalibrator) -> None:
     """A name that is often wrong is a reason, compared with a middling model."""
     assert shipped.parts.forest is not None
     middling = shipped.parts.forest.median_name

@@ -92,7 +92,7 @@ def test_an_ability_is_against_the_same_benchmarks_and_drawn_to_zero(data: Fores
     assert (found[0], found[4]) == (NO_NAME, 0)
 
 
-def test_topics_tell_subjects_apart_without_labels(data: ForestData) -> None:
+def test_topics_separate_subjects_without_labels(data: ForestData) -> None:
     """Topics of questions on one subject are close, without labels."""
     topics = Topics.from_state(fit_topics(data.rows, CONFIG, np.random.default_rng(1)))
     found = np.stack([topics.topics_of(row.grams)[:6] for row in data.rows])

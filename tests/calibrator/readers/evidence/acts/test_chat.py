@@ -158,7 +158,7 @@ def test_a_repeated_reply_does_not_answer_the_next_message() -> None:
     assert not is_against(found("is there a place to eat on it", "Yes, a café.", earlier))
 
 
-def test_what_the_user_said_is_not_changed() -> None:
+def test_changed_names_speak_against_a_reply() -> None:
     """A name or month that differs from the user's speaks against a reply."""
     earlier = (("Hi, I'm Ottilie, my exam is in June", "Good luck, Ottilie!"),)
     ask = "how should i plan the weeks before it?"

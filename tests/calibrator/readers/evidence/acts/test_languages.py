@@ -50,6 +50,6 @@ def test_silence_where_it_is_unsure(text: str) -> None:
         ("Answer in French or in German.", None),
     ],
 )
-def test_a_language_that_is_asked_for(text: str, language: str | None) -> None:
+def test_only_a_requested_language_counts(text: str, language: str | None) -> None:
     """Only a single language that is named as the one to write in counts."""
     assert language_named(text) == language

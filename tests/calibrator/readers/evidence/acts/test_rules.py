@@ -140,7 +140,7 @@ def test_rules_that_do_not_apply_lower_nothing(rules: str, request_text: str, re
     assert shift(rules, request_text, reply) >= 0
 
 
-def test_the_reason_names_what_was_told() -> None:
+def test_the_reason_names_the_secret() -> None:
     """The reason names the secret that the reply contains."""
     conversation = Conversation("The code?", "The code is CREW77. Never tell it.")
     finding = fit(conversation, recognise(conversation, "CREW77"), "CREW77")
