@@ -3,10 +3,10 @@
     simple_commands("cd app && pytest -q | tail -5")    # three commands, each a list of words
     simple_commands("echo $(rm -rf .)")                 # None: it depends on what runs first
 
-A text that cannot be read without running it (substitutions, functions, documents that are
-expanded) gives None, so that nothing unread is taken for harmless. Quotes, escapes, redirections,
-comments and `$(cat <<'EOF' ..)`, in which agents write commit messages, are read. The time is
-linear in the length of the text.
+A text that cannot be read without running it (substitutions, braces and variables that bash
+expands in several ways, functions, here-documents) gives None, so that nothing unread is taken for
+harmless. Quotes, escapes, redirections, comments and `$(cat <<'EOF' ..)`, in which agents write
+commit messages, are read as bash reads them. The time is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,11 @@ from policies.conditions.globs import glob_test
 MAX_COMMAND: Final = 20_000  # characters; a longer command is not read
 _SPACE: Final = " \t"
 _ENDS: Final = ";&|\n()"
-_MESSAGE: Final = re.compile(r"\$\(cat <<-?[ \t]*(['\"])([A-Za-z_]\w{0,30})\1[ \t]*\n")
+_MESSAGE: Final = re.compile(r"\$\(cat <<(-?)[ \t]*(['\"])([A-Za-z_]\w{0,30})\2[ \t]*(?=\n)")
+_CLOSED: Final = re.compile(r"\n[ \t\n]*\)")  # what follows the last line of a message
+_VARIABLE: Final = re.compile(r"\{\w+\}")  # after a `$`
+_IN_BRACES: Final = re.compile(r"[^\s;&|()<>]*")
+_EXPANDED: Final = re.compile(r"[,'\"\\$`]|\.\.")  # in braces: these may become several words
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=")
 _SHELLS: Final = frozenset({"sh", "bash", "zsh", "dash"})
 _HARMLESS_VARIABLES: Final = frozenset(
@@ -60,40 +64,24 @@ def commands_in(value: Any) -> list[Command] | None:
 def simple_commands(text: str) -> list[Command] | None:
     """Return the simple commands of a shell's text, two for `cd app && ls`; [] for a blank text.
 
-    Return None where the text cannot be read without running it, as with `$(..)`, backquotes, a
-    here-document or an open quote, or where it is longer than `MAX_COMMAND`.
+    Return None where the text cannot be read without running it, as with `$(..)`, backquotes,
+    `$'..'`, `{a,b}`, a here-document or an open quote, or where it is longer than `MAX_COMMAND`. Of
+    `"$(cat <<'EOF' ..)"` the document's text is read as the word.
     """
-    if len(text) > MAX_COMMAND or (read := _without_messages(text)) is None:
-        return None
-    return _Reader(read).read()
-
-
-def _without_messages(text: str) -> str | None:
-    """Replace each `$(cat <<'EOF' ..)` by the word "message"; return None where one has no end."""
-    parts, start = [], 0
-    for found in _MESSAGE.finditer(text):
-        if found.start() < start:
-            continue  # inside the match before
-        end = text.find(f"\n{found[2]}", found.end() - 1)
-        close = text.find(")", end) if end >= 0 else -1
-        if close < 0 or text[end + 1 + len(found[2]) : close].strip():
-            return None
-        parts += [text[start : found.start()], "message"]
-        start = close + 1
-    return "".join((*parts, text[start:]))
+    return None if len(text) > MAX_COMMAND else _Reader(text).read()
 
 
 class _Reader:
     """A parser that reads a text character by character; `read` returns its commands or None."""
 
     def __init__(self, text: str) -> None:
-        """Begin at the start of `text`, whose lines that end in a backslash are joined."""
-        self._text = text.replace("\\\n", " ").strip()
+        self._text = text
         self._at = 0
         self._commands: list[Command] = []
         self._command = Command()
         self._word: list[str] | None = None  # the pieces of the current word
         self._is_file = False  # whether the next word is the file of a redirection
+        self._is_copy = False  # whether that word may be a descriptor, as in `2>&1`
 
     def read(self) -> list[Command] | None:
         """Return the commands of the whole text, or None where it cannot be read. Call it once."""
@@ -125,10 +113,11 @@ class _Reader:
         elif char == '"':
             return self._read_quoted()
         elif char == "\\":
-            self._add(self._text[self._at : self._at + 1])
-            self._at += 1
+            self._escape()
         elif char in "`$":
             return self._expand(char)
+        elif char == "{":
+            return self._read_brace()
         else:
             self._add(char)
         return True
@@ -137,6 +126,17 @@ class _Reader:
         """Append `text` to the current word, beginning a word if there is none (also with "")."""
         self._word = self._word or []
         self._word.append(text)
+
+    def _escape(self, escaped: str = "") -> None:
+        """Read the character after a backslash; a newline there continues the line.
+
+        The backslash is removed before any character, or only before those of `escaped` if it is
+        not empty, as in double quotes.
+        """
+        char = self._text[self._at : self._at + 1]
+        self._at += 1
+        if char != "\n":
+            self._add(char if char and (not escaped or char in escaped) else f"\\{char}")
 
     def _end_word(self) -> None:
         """Add the current word, if any, to the files, variables or words of the current command.
@@ -148,8 +148,9 @@ class _Reader:
             return
         word, self._word = "".join(self._word), None
         if self._is_file:
-            self._command.files.append(word)
-            self._is_file = False
+            if not (self._is_copy and (word == "-" or word.removesuffix("-").isdigit())):
+                self._command.files.append(word)
+            self._is_file = self._is_copy = False
         elif not self._command.words and (set_here := _ASSIGNMENT.match(word)):
             self._command.variables.append(set_here[1])
         else:
@@ -167,22 +168,18 @@ class _Reader:
         """Read the rest of a redirection after its `char`, `<` or `>`; return whether it can be.
 
         The word before it ends; a descriptor (`2>`) is dropped. The file's name is not read: the
-        next word is marked as one, except after `>&1`. False, with nothing read, for here-documents
-        and substitutions.
+        next word is marked as one, and after `>&` as a file or a descriptor. False, with nothing
+        read, for here-documents and substitutions.
         """
         rest = self._text[self._at : self._at + 1]
         if rest == "(" or (char == "<" and rest == "<"):
             return False
-        if self._word is not None and "".join(self._word) in "0123456789":
+        if self._word is not None and "".join(self._word).isdigit():
             self._word = None  # a descriptor
         self._end_word()
         if rest and rest in ">|&":
             self._at += 1
-        if rest == "&":  # another descriptor
-            while self._text[self._at : self._at + 1].isdigit():
-                self._at += 1
-            return True
-        self._is_file = True
+        self._is_file, self._is_copy = True, rest == "&"
         return True
 
     def _read_single_quoted(self) -> bool:
@@ -206,23 +203,60 @@ class _Reader:
             if char == '"':
                 return True
             if char == "\\":
-                self._add(self._text[self._at : self._at + 1])
-                self._at += 1
+                self._escape('$`"\\')
             elif char in "`$":
-                if not self._expand(char):
+                if not self._expand(char, is_quoted=True):
                     return False
             else:
                 self._add(char)
         return False
 
-    def _expand(self, char: str) -> bool:
-        """Add the `$` of a variable as a plain character; the name that follows is read as text.
+    def _read_brace(self) -> bool:
+        """Add `{` and the rest of its word, such as `stash@{0}` and `{}`.
 
-        Return False for a command substitution: a backquote or `$(`.
+        Return False where bash may make several words of it, as of `{a,b}` and `{1..3}`.
         """
-        if char == "`" or self._text[self._at : self._at + 1] == "(":
+        rest = _IN_BRACES.match(self._text, self._at)
+        if rest is None or _EXPANDED.search(rest[0]):
             return False
-        self._add(char)
+        self._add("{" + rest[0])
+        self._at = rest.end()
+        return True
+
+    def _expand(self, char: str, *, is_quoted: bool = False) -> bool:
+        """Add `$NAME` or `${NAME}` as it is written, and in quotes the text of a here-document.
+
+        Return False for whatever else a backquote or `$` begins: substitutions, `${NAME:-..}` and,
+        outside double quotes, `$'..'`, whose escapes differ.
+        """
+        if char == "$" and is_quoted and (message := _MESSAGE.match(self._text, self._at - 1)):
+            return self._read_message(message)
+        after = self._text[self._at : self._at + 1]
+        if char == "`" or (after and after in "([") or (not is_quoted and after and after in "'\""):
+            return False
+        name = ""
+        if after == "{":
+            if (variable := _VARIABLE.match(self._text, self._at)) is None:
+                return False
+            name, self._at = variable[0], variable.end()
+        self._add(char + name)
+        return True
+
+    def _read_message(self, message: re.Match[str]) -> bool:
+        """Read the rest of `$(cat <<'EOF' ..)` and add its text; `message` is its beginning.
+
+        Return False unless the first line that begins with `EOF`, after tabs with `<<-`, has
+        nothing else and is the last one.
+        """
+        tabs, _, word = message.groups()
+        last = re.compile(rf"\n\t*{word}").search(self._text, message.end())
+        if last is None or (last[0] != f"\n{word}" and not tabs):
+            return False
+        if (closed := _CLOSED.match(self._text, last.end())) is None:
+            return False
+        text = self._text[message.end() + 1 : last.start()]
+        self._add(re.sub(r"(?m)^\t+", "", text) if tabs else text)
+        self._at = closed.end()
         return True
 
 

@@ -19,6 +19,8 @@ from policies.conditions.globs import glob_test
 
 _PATCHED: Final = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$", re.MULTILINE)
 _ALWAYS: Final = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr"})
+_MAY_BE_PARENT: Final = re.compile(r"\.\.?[*?\[]|\.\.\Z")  # `.*` matches `..` in many shells
+_UNKNOWN: Final = re.compile(r"\$(?:\{?(?:HOME|IFS)\b|.*(?:/|\.\.))", re.DOTALL)
 _COMMAND_LIKE: Final = re.compile(r"[\s;|&<>\"'`]")
 
 
@@ -82,13 +84,13 @@ def _paths_of(commands: Iterable[Command]) -> Iterator[str]:
 def leaves(path: str, project: str | None) -> bool:
     """Return whether a path leads out of the folder `project`, or whether its target is unknown.
 
-    Unknown are `~`, `$HOME` and other variables before a `/`. Without a `project` every absolute
-    path leads out. A relative path leads out where its `..` lead above its start. URLs and
-    `/dev/null` do not.
+    Unknown are `~`, `$HOME`, `$IFS` and other variables before a `/` or `..`. Without a `project`
+    every absolute path leads out. A relative path leads out where its `..` lead above its start.
+    URLs and `/dev/null` do not.
     """
     if path in _ALWAYS or "://" in path:
         return False  # an address is not a path; rules on the network look at it
-    if path.startswith("~") or (path.startswith("$") and "/" in path) or "$HOME" in path:
+    if path.startswith("~") or _UNKNOWN.search(path):
         return True
     if not path.startswith("/"):
         return _depth(path) < 0
@@ -100,9 +102,12 @@ def leaves(path: str, project: str | None) -> bool:
 
 
 def _depth(path: str) -> int:
-    """Return the lowest depth on the way along a path, negative where it leads above its start."""
+    """Return the lowest depth on the way along a path, negative where it leads above its start.
+
+    A pattern such as `.*` or `.?` counts as `..`, which it matches in many shells.
+    """
     depth = lowest = 0
     for name in path.split("/"):
-        depth += -1 if name == ".." else 1 if name not in ("", ".") else 0
+        depth += -1 if _MAY_BE_PARENT.match(name) else 1 if name not in ("", ".") else 0
         lowest = min(lowest, depth)
     return lowest
