@@ -70,6 +70,8 @@ def _paths_of(commands: Iterable[Command]) -> Iterator[str]:
     """
     for command in commands:
         yield from command.files
+        if command.words[:1] == ["cd"] and command.words[1:] in ([], ["-"]):
+            yield "~"  # the home folder, or the one before, which is unknown
         for word in command.words:
             if word.startswith("-") and "=" not in word and "/" not in word:
                 continue
