@@ -17,7 +17,9 @@ from policies.conditions.commands import Command, basename, commands_in
 from policies.conditions.facts import PATCH
 from policies.conditions.globs import glob_test
 
-_PATCHED: Final = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$", re.MULTILINE)
+_PATCHED: Final = re.compile(  # agents ignore blanks before it
+    r"^[ \t]*\*\*\* (?:(?:Add|Update|Delete) File|Move to):(.+)$", re.MULTILINE
+)
 _ALWAYS: Final = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr"})
 _MAY_BE_PARENT: Final = re.compile(r"\.\.?[*?\[]|\.\.\Z")  # `.*` matches `..` in many shells
 _UNKNOWN: Final = re.compile(r"\$(?:\{?(?:HOME|IFS)\b|.*(?:/|\.\.))", re.DOTALL)
@@ -54,7 +56,7 @@ def paths_in(value: Any) -> list[str] | None:
     None for a command that cannot be read.
     """
     if isinstance(value, str) and PATCH in value[:200]:
-        return _PATCHED.findall(value)
+        return [path.strip() for path in _PATCHED.findall(value)]
     if isinstance(value, str) and not _COMMAND_LIKE.search(value):
         return [value] if value else []
     if not isinstance(value, str | list):
