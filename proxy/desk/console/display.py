@@ -122,9 +122,10 @@ def show_turns(
 ) -> list[ShownTurn]:
     """Return the messages in order, as a page shows them.
 
-    `calls` are the calls in them, in order, whose marks are added. Parts are cut at `MOST_SHOWN`
-    characters, or at `MOST_AT_ALL` if `is_all`. The last parts are formatted first, until
-    `MOST_FORMATTED` characters are used up; the others are plain text.
+    `calls` are the calls in them, in order, whose marks are added, the last to the last. Parts are
+    cut at `MOST_SHOWN` characters, or at `MOST_AT_ALL` if `is_all`. From the last on, texts and
+    thoughts that fit into what is left of `MOST_FORMATTED` characters are formatted; other parts
+    are plain. Instructions longer than `MOST_UNFOLDED` are folded.
     """
     characters_left, marked = MOST_FORMATTED, list(calls)
     shown_turns = []

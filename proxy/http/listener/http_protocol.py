@@ -232,7 +232,7 @@ class HttpProtocol(asyncio.Protocol):
         self.parser.feed_data(head)
 
     def _hand_over(self) -> None:
-        """Pass the connection to uvicorn's protocol for WebSockets, beginning with the head."""
+        """Flush, forget the connection and pass it, head first, to uvicorn's WebSocket protocol."""
         self.outlet.flush()
         self._all.remove(self)
         self.server_state.connections.discard(self)

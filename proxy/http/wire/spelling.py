@@ -123,9 +123,10 @@ def mints_credentials(names: Sequence[str]) -> bool:
 
 
 def id_at(names: Sequence[str], place: Sequence[str]) -> str | None:
-    """Return the id in a path that has the form `place`, or None for another path.
+    """Return the id in a path, given by its parts, of the form `place`; None for another path.
 
-    With `place` `("v1", "responses", ANY_ID)`, `/v1/responses/resp_1` gives `resp_1`.
+    With `place` `("v1", "responses", ANY_ID)`, `/v1/responses/resp_1` gives `resp_1`. Case is
+    ignored and an empty id is given as it is. `place` must have ANY_ID, or StopIteration is raised.
     """
     if len(names) != len(place):
         return None

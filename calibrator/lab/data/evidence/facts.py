@@ -255,7 +255,7 @@ class PolicyFact:
         form = rng.choice(less_forms if less == right else more_forms)
         values = {**self.values, "m": amount}
         style = self.house.reply_style(rng)
-        # Question and reply write the amount in the same words, as people do.
+        # Return to this state below, so that question and reply write the amount in the same words.
         state = rng.getstate()
         ask = self._write(rng.choice(self.spec["ask_limit"]), values, style, rng)
         rng.setstate(state)
