@@ -64,9 +64,9 @@ def simple_commands(text: str) -> list[Command] | None:
     be read without running it, as with another `$(..)`, backquotes, a here-document or an open
     quote or message, or where it is longer than `MAX_COMMAND`.
     """
-    if len(text) > MAX_COMMAND or (read := _without_messages(text)) is None:
+    if len(text) > MAX_COMMAND or (cleaned := _without_messages(text)) is None:
         return None
-    return _Reader(read).read()
+    return _Reader(cleaned).read()
 
 
 def _without_messages(text: str) -> str | None:

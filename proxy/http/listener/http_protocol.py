@@ -236,8 +236,8 @@ class HttpProtocol(asyncio.Protocol):
         self.outlet.flush()
         self._all.remove(self)
         self.server_state.connections.discard(self)
-        make: Any = self._config.ws_protocol_class
-        protocol = make(
+        protocol_class: Any = self._config.ws_protocol_class
+        protocol = protocol_class(
             config=self._config, server_state=self.server_state, app_state=self._app_state
         )
         protocol.connection_made(self.transport)

@@ -247,10 +247,10 @@ def _repeated_fault(value: Any, wish: str) -> str | None:
     for items in _lists_in(value):
         seen: set[str] = set()
         for item in items[:MAX_OBJECTS]:
-            own = _identity(item, keys)
-            if own and own in seen:
-                return f"{own[:60]} occurs twice"
-            seen.add(own)
+            identity = _identity(item, keys)
+            if identity and identity in seen:
+                return f"{identity[:60]} occurs twice"
+            seen.add(identity)
     return None
 
 
