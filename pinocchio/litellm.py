@@ -174,7 +174,11 @@ def _finishes(chunk: Any) -> bool:
 
 
 def _put_on(chunk: Any, facts: dict[str, Any]) -> None:
-    """Add the facts to a chunk, and the field without which LiteLLM omits unknown members."""
+    """Set a chunk's `pinocchio` to the facts, in place.
+
+    `provider_specific_fields` becomes {} where it is None or missing, as LiteLLM omits unknown
+    members without it.
+    """
     chunk.pinocchio = facts
     if getattr(chunk, "provider_specific_fields", None) is None:
         chunk.provider_specific_fields = {}

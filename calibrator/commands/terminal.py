@@ -141,9 +141,10 @@ def _file_path(name: str) -> Path:
 
 
 def check_target(path: Path | None, inputs: Iterable[Path | None] = ()) -> None:
-    """Raise OutputError, before the work, where a file cannot be written or is also an input.
+    """Raise OutputError, before the work, where no file can be made at a path or it is an input.
 
-    Does nothing for None, which stands for stdout.
+    Checks the folder's rights only: a file that is there but read-only passes. Does nothing for
+    None, which stands for stdout.
     """
     if path is None:
         return

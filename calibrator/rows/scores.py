@@ -218,8 +218,8 @@ def _scores_of(
     """
     found: dict[str, float] = {}
     facts: dict[str, Any] = {}
-    for id, confidence, its_facts in lines:
-        found[id], facts = confidence, its_facts
+    for id, confidence, line_facts in lines:
+        found[id], facts = confidence, line_facts
     missing = [row for row in rows if str(row.id) not in found]
     if missing:
         raise JudgingError(

@@ -92,15 +92,16 @@ class _Reader:
         return None if self._is_file else self._commands
 
     def _step(self, char: str) -> bool:
-        """Read `char`, with the rest of a quote, a comment, an escape or a redirection's sign.
+        """Read `char`, the character at `_at`, with what belongs to it, and move past them.
 
-        Advance past them. Return False where the text cannot be read.
+        That is the rest of a quote, a comment, an escape or a redirection's sign. A space ends
+        the word, `;` and the like end the command. Return False where the text cannot be read.
         """
         self._at += 1
         if char in _SPACE:
             self._end_word()
         elif char == "&" and self._text[self._at : self._at + 1] == ">":
-            self._end_word()  # both outputs go to a file
+            self._end_word()  # `&>`: the next step reads the `>`
         elif char in _ENDS:
             self._end_command()
         elif char in "<>":

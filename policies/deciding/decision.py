@@ -69,14 +69,14 @@ class Decision:
     def __post_init__(self) -> None:
         """Compute the derived fields, from `applied` to `additions`, and set them."""
         applied = self.action if self.is_enforced else Deliver()
-        label = applied.label if isinstance(applied, Annotate) else None
+        annotation = applied.label if isinstance(applied, Annotate) else None
         notice = applied.notice if isinstance(applied, Deliver) else None
-        additions = {"label": label, "notice": notice}
+        additions = {"label": annotation, "notice": notice}
         derived = {
             "applied": applied,
             "label": f"{self.policy}/{slug(self.rule)}@{self.digest}",
             "would_action": None if self.is_enforced else self.action.name,
-            "annotation": label,
+            "annotation": annotation,
             "notice": notice,
             "additions": {name: value for name, value in additions.items() if value is not None},
         }

@@ -31,7 +31,8 @@ class PolicyBook:
     def load(self, name: str | None) -> Policy:
         """Return a policy by its name, a file in the folder or a pack, and keep it for later calls.
 
-        None gives the default policy. Raises InvalidDocumentError.
+        None gives the default policy. A file in the folder goes before a pack of that name. Raises
+        InvalidDocumentError for an invalid policy or an unknown name.
         """
         if name is None:
             return self.default

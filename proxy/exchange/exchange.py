@@ -60,7 +60,7 @@ class Clock:
         self._started = 0.0
 
     def start(self) -> None:
-        """Begin to measure."""
+        """Begin to measure the time from now; a second call begins anew."""
         self._started = time.perf_counter()
 
     def stop(self) -> None:

@@ -87,9 +87,9 @@ class Histogram:
         self.observe_all((number,), *values)
 
     def observe_all(self, numbers: Collection[float], *values: str) -> None:
-        """Observe several numbers, or none, under the same label values.
+        """Observe several numbers under the same label values; without numbers, do nothing.
 
-        New values beyond `MOST_SERIES` count as `other`.
+        New label values beyond `MOST_SERIES` series count as `other`.
         """
         if not numbers:
             return

@@ -208,7 +208,8 @@ class Prompts:
 def fill(prompt: PromptConfig, values: Mapping[str, str]) -> str:
     """Return a template filled with the values of its fields, by name.
 
-    The line of a tag whose values are all empty is left out if `prompt.missing` is `omit`.
+    A line whose fields are neither question nor answer is a tag; it is left out where its values
+    are all empty and `prompt.missing` is `omit`. Raises KeyError for a field without a value.
     """
     lines = []
     for line in prompt.template.split("\n"):

@@ -122,11 +122,12 @@ def show_turns(
 ) -> list[ShownTurn]:
     """Return the messages in order, as a page shows them.
 
-    `calls` are the calls in them, in order, whose marks are added. Parts are cut at `MOST_SHOWN`
-    characters, or at `MOST_AT_ALL` if `is_all`. The last parts are formatted first, until
-    `MOST_FORMATTED` characters are used up; the others are plain text.
+    `calls` are the calls in them, in order, whose marks are added, the last to the last. Parts are
+    cut at `MOST_SHOWN` characters, or at `MOST_AT_ALL` if `is_all`. From the last on, texts and
+    thoughts that fit into what is left of `MOST_FORMATTED` characters are formatted; other parts
+    are plain. Instructions longer than `MOST_UNFOLDED` are folded.
     """
-    characters_left, marked = MOST_FORMATTED, list(calls)
+    characters_left, calls_left = MOST_FORMATTED, list(calls)
     shown_turns = []
     for turn in reversed(turns):
         parts = []
@@ -138,11 +139,13 @@ def show_turns(
             characters_left -= size if is_formatted else 0
             piece = _show_part(part, MOST_AT_ALL if is_all else MOST_SHOWN, is_formatted)
             parts.append(
-                _add_marks(piece, marked.pop()) if piece.kind == "call" and marked else piece
+                _add_marks(piece, calls_left.pop())
+                if piece.kind == "call" and calls_left
+                else piece
             )
         size = _size(turn) if turn.role in _INSTRUCTIONS else 0
-        folded = size if size > MOST_UNFOLDED else None
-        shown_turns.append(ShownTurn(one_line(turn.role, 40), tuple(parts[::-1]), folded))
+        folded_size = size if size > MOST_UNFOLDED else None
+        shown_turns.append(ShownTurn(one_line(turn.role, 40), tuple(parts[::-1]), folded_size))
     return shown_turns[::-1]
 
 

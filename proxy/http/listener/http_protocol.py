@@ -232,12 +232,12 @@ class HttpProtocol(asyncio.Protocol):
         self.parser.feed_data(head)
 
     def _hand_over(self) -> None:
-        """Pass the connection to uvicorn's protocol for WebSockets, beginning with the head."""
+        """Flush, forget the connection and pass it, head first, to uvicorn's WebSocket protocol."""
         self.outlet.flush()
         self._all.remove(self)
         self.server_state.connections.discard(self)
-        make: Any = self._config.ws_protocol_class
-        protocol = make(
+        protocol_class: Any = self._config.ws_protocol_class
+        protocol = protocol_class(
             config=self._config, server_state=self.server_state, app_state=self._app_state
         )
         protocol.connection_made(self.transport)

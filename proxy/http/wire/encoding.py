@@ -35,7 +35,10 @@ class DecodedTooLargeError(UpstreamBrokenError):
 
 
 def can_decode(encoding: str | None) -> bool:
-    """Return whether `decode_body` knows a `content-encoding`; None counts as `identity`."""
+    """Return whether `decode_body` knows a `content-encoding`; None and "" count as `identity`.
+
+    Case and outer blanks are ignored. A list such as `gzip, br` is not known.
+    """
     return (encoding or "identity").strip().lower() in _DECODERS
 
 

@@ -122,14 +122,15 @@ def mints_credentials(names: Sequence[str]) -> bool:
     return not is_of_models and not _CREDENTIALS.isdisjoint(folded)
 
 
-def id_at(names: Sequence[str], place: Sequence[str]) -> str | None:
-    """Return the id in a path that has the form `place`, or None for another path.
+def id_at(parts: Sequence[str], place: Sequence[str]) -> str | None:
+    """Return the id in a path, given by its parts, of the form `place`; None for another path.
 
-    With `place` `("v1", "responses", ANY_ID)`, `/v1/responses/resp_1` gives `resp_1`.
+    With `place` `("v1", "responses", ANY_ID)`, `/v1/responses/resp_1` gives `resp_1`. Case is
+    ignored and an empty id is given as it is. `place` must have ANY_ID, or StopIteration is raised.
     """
-    if len(names) != len(place):
+    if len(parts) != len(place):
         return None
-    pairs = [*zip(names, place, strict=True)]
+    pairs = [*zip(parts, place, strict=True)]
     if all(wanted == ANY_ID or name.casefold() == wanted for name, wanted in pairs):
         return next(name for name, wanted in pairs if wanted == ANY_ID)
     return None

@@ -298,7 +298,10 @@ def content_of(
 
 
 def _excerpts(held: HeldReply) -> list[tuple[str, str]]:
-    """Return the beginning of the question, and of the text that answers it, with their names."""
+    """Return (name, beginning) of the question and of the reply, the edited one if there is one.
+
+    Blank texts are left out.
+    """
     texts = {
         "Question": held.question,
         "Reply": _text_of(read_reply(held.edit or held.reply, held.path)),

@@ -248,14 +248,14 @@ class PolicyFact:
         limit = self.values[self.spec["limit"]]
         less_forms = self.spec.get("within") or self.spec.get("below", [])
         more_forms = self.spec["beyond"]
-        less = rng.random() < 0.5
-        amount = _amount_below(limit, rng) if less else _amount_above(limit, rng)
+        is_lower = rng.random() < 0.5
+        amount = _amount_below(limit, rng) if is_lower else _amount_above(limit, rng)
         if amount is None:
             return None
-        form = rng.choice(less_forms if less == right else more_forms)
+        form = rng.choice(less_forms if is_lower == right else more_forms)
         values = {**self.values, "m": amount}
         style = self.house.reply_style(rng)
-        # Question and reply write the amount in the same words, as people do.
+        # Return to this state below, so that question and reply write the amount in the same words.
         state = rng.getstate()
         ask = self._write(rng.choice(self.spec["ask_limit"]), values, style, rng)
         rng.setstate(state)

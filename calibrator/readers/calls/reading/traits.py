@@ -72,9 +72,12 @@ def named_traits(view: View, sources: Sources) -> dict[str, float]:
 
 
 def array_of(named: dict[str, float]) -> Floats:
-    """Return traits as an array (TRAITS,), clipped to +-100, with 0 for nan."""
-    found = np.fromiter(named.values(), dtype=np.float32, count=len(named))
-    return np.nan_to_num(np.clip(found, -100, 100), posinf=0.0, neginf=0.0)
+    """Return traits as an array (TRAITS,), clipped to +-100, with 0 for nan.
+
+    The names are not read: `named` must hold every trait, in the array's order.
+    """
+    values = np.fromiter(named.values(), dtype=np.float32, count=len(named))
+    return np.nan_to_num(np.clip(values, -100, 100))
 
 
 def _names() -> tuple[str, ...]:

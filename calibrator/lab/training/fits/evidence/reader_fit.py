@@ -177,8 +177,8 @@ def rate(step: int, steps: int, config: ReaderConfig) -> float:
     then falls linearly to the share `config.last_share`.
     """
     done = step / max(steps, 1)
-    falling = 1.0 if done < 0.5 else 1 - (done - 0.5) / 0.5 * (1 - config.last_share)
-    return config.learning_rate * min(1.0, (step + 1) / config.warm_up) * falling
+    fall_factor = 1.0 if done < 0.5 else 1 - (done - 0.5) / 0.5 * (1 - config.last_share)
+    return config.learning_rate * min(1.0, (step + 1) / config.warm_up) * fall_factor
 
 
 def loss_of(logits: Tensor, labels: Tensor) -> Tensor:

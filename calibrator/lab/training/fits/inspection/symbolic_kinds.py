@@ -197,13 +197,13 @@ def _rewriting_task(rng: random.Random) -> SymbolicTask:
 
 def _binary_sum(rng: random.Random) -> SymbolicTask:
     """Make a sum of two binary numbers; the answer is binary, and a step adds one place."""
-    one, other, carry, steps = rng.randrange(4, 256), rng.randrange(4, 256), 0, []
-    for at in range(max(one, other).bit_length()):
-        both = (one >> at & 1) + (other >> at & 1) + carry
-        steps.append(f"{one >> at & 1} + {other >> at & 1} + {carry}: write {both & 1}")
-        carry = both >> 1
-    does = "Add in base two", "Binary sum", "Compute, digits are binary"
-    return SymbolicTask(does, f"{one:b} + {other:b}", tuple(steps), f"{one + other:b}")
+    first, second, carry, steps = rng.randrange(4, 256), rng.randrange(4, 256), 0, []
+    for at in range(max(first, second).bit_length()):
+        digit_sum = (first >> at & 1) + (second >> at & 1) + carry
+        steps.append(f"{first >> at & 1} + {second >> at & 1} + {carry}: write {digit_sum & 1}")
+        carry = digit_sum >> 1
+    wordings = "Add in base two", "Binary sum", "Compute, digits are binary"
+    return SymbolicTask(wordings, f"{first:b} + {second:b}", tuple(steps), f"{first + second:b}")
 
 
 def _roman(rng: random.Random) -> SymbolicTask:

@@ -65,9 +65,10 @@ def general_bugs(tree: ast.Module) -> Iterator[Finding]:
 
 
 def _changed_while_iterated(loop: ast.For) -> Iterator[Finding]:
-    """Find a change of the collection that a loop goes through: `for x in items: items.remove(x)`.
+    """Find a removal from the collection that a loop goes through, as `items.remove(x)` or `del`.
 
-    Nothing if the loop is left after the change.
+    The loop may go through its `keys()`, `values()` or `items()` too. Yields one finding at most,
+    and none if the loop is left after the change.
     """
     source = loop.iter
     view = call_of(source)

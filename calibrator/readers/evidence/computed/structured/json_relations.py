@@ -236,8 +236,9 @@ def _lists_in(value: Any) -> Iterator[Sequence[Any]]:
 
 
 def _repeated_fault(value: Any, wish: str) -> str | None:
-    """Describe an item that occurs twice although the prompt wants each once, or return None.
+    """Describe the first item that occurs twice although the prompt `wish` wants each once.
 
+    Return None without one. Reads the first `MAX_OBJECTS` items of `value`, or of each list in it.
     Items are scalars, or objects compared by the key that the prompt names: `one object per city`.
     """
     if not (_ONCE.search(wish) or _PER.search(wish)):
@@ -246,10 +247,10 @@ def _repeated_fault(value: Any, wish: str) -> str | None:
     for items in _lists_in(value):
         seen: set[str] = set()
         for item in items[:MAX_OBJECTS]:
-            own = _identity(item, keys)
-            if own and own in seen:
-                return f"{own[:60]} occurs twice"
-            seen.add(own)
+            identity = _identity(item, keys)
+            if identity and identity in seen:
+                return f"{identity[:60]} occurs twice"
+            seen.add(identity)
     return None
 
 

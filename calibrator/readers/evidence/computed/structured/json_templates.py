@@ -141,7 +141,10 @@ class _TemplateReader:
         return shape
 
     def wrap_in_list(self, shape: JsonShape) -> JsonShape:
-        """Return a shape, or a list of it where `[]` follows, as in `{id: number}[]`."""
+        """Return a shape, or a list of it where `[]` follows, as in `{id: number}[]`.
+
+        `[][]` gives a list of lists. Moves past each pair and adds one to `typed` for it.
+        """
         while self.at + 1 < len(self.tokens) and self.tokens[self.at : self.at + 2] == ["[", "]"]:
             self.at += 2
             self.typed += 1
