@@ -114,7 +114,7 @@ def test_whoever_runs_it_may_ask_for_it(
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_stream_comes_to_its_end(
+def test_open_stream_completes(
     tmp_path: Path, upstream: FaultyUpstream, client: httpx.Client, number: int
 ) -> None:
     """A stream that is under way when the proxy is asked to stop arrives whole."""

@@ -61,7 +61,7 @@ def test_a_fuzzer_finds_nothing_for_a_while(name: str) -> None:
     assert report.findings == [], "\n".join(report.lines())
 
 
-def test_the_requests_tell_parsers_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fuzzer_finds_a_lost_body(monkeypatch: pytest.MonkeyPatch) -> None:
     """The fuzzer of requests finds at once that uvicorn loses the body after an `Upgrade`."""
     ordinary = SimpleNamespace(cases=lambda: http.cases("httptools"))
     monkeypatch.setattr(fuzzing, "fuzzer", lambda name: ordinary)

@@ -116,7 +116,7 @@ def test_what_is_old_stays_while_the_store_is_away(
     assert "cannot be opened" in of(lines, "retention_failed")[0]["reason"]
 
 
-async def test_who_watches_the_desk_is_told_nothing_meanwhile(url: str, lines: list[Any]) -> None:
+async def test_desk_stream_survives_store_failure(url: str, lines: list[Any]) -> None:
     """While the store fails, the desk's event stream stays open and one line is logged."""
     queue = ReviewQueue(url)
     feed = Feed(queue, every_s=0.01)
@@ -160,9 +160,7 @@ async def test_who_waits_for_a_verdict_goes_on_waiting(url: str, lines: list[Any
     await store.aclose()
 
 
-async def test_a_withdrawal_is_kept_until_it_can_be_written(
-    url: str, tmp_path: Path, lines: list[Any]
-) -> None:
+async def test_unwritten_withdrawal_is_kept(url: str, tmp_path: Path, lines: list[Any]) -> None:
     """A withdrawal that cannot be written is logged as
     long as it waits, and once more when the proxy ends.
     """
@@ -180,7 +178,7 @@ async def test_a_withdrawal_is_kept_until_it_can_be_written(
     assert (await soon(lines, "withdrawal_not_written"))["log_level"] == "error"
 
 
-def test_keys_that_cannot_be_used_or_read_are_told(
+def test_unusable_keys_are_logged(
     upstream: FaultyUpstream, tmp_path: Path, lines: list[Any]
 ) -> None:
     """A key of an unknown team is logged, and so is a failure to read the keys."""
@@ -201,7 +199,7 @@ def test_keys_that_cannot_be_used_or_read_are_told(
 # --- clients and upstreams -----------------------------------------------------------------------
 
 
-def test_what_is_no_request_is_told_without_its_words(
+def test_invalid_request_is_logged_without_text(
     upstream: FaultyUpstream, tmp_path: Path, lines: list[Any]
 ) -> None:
     """Bytes that are no request are logged with the client's address and none of their text."""
@@ -219,7 +217,7 @@ def test_what_is_no_request_is_told_without_its_words(
         proxy.stop()
 
 
-async def test_a_reply_that_breaks_off_is_told_with_its_place(lines: list[Any]) -> None:
+async def test_failed_reply_is_logged_with_place(lines: list[Any]) -> None:
     """A reply that fails is logged with its place in the code and not ended as if whole."""
 
     async def broken() -> AsyncIterator[bytes]:
@@ -244,7 +242,7 @@ async def test_a_reply_that_breaks_off_is_told_with_its_place(lines: list[Any]) 
     assert not any(each.get("more_body") is False for each in sent), "its end is not told"
 
 
-def test_what_cannot_be_translated_is_told_with_its_place(lines: list[Any]) -> None:
+def test_translation_failure_is_logged(lines: list[Any]) -> None:
     with pytest.raises(UpstreamError):
         error_reply(ValueError(SECRET))
     [line] = of(lines, "translation_failed")
@@ -254,7 +252,7 @@ def test_what_cannot_be_translated_is_told_with_its_place(lines: list[Any]) -> N
 # --- our own faults ------------------------------------------------------------------------------
 
 
-def test_telemetry_that_fails_is_counted_and_told_without_its_words(lines: list[Any]) -> None:
+def test_failed_telemetry_is_counted_and_logged(lines: list[Any]) -> None:
     """Telemetry that fails is counted, and logged with the kind of the fault alone."""
 
     def fail(batch: list[str]) -> int:
@@ -299,7 +297,7 @@ def test_a_message_of_a_worker_that_fails_ends_nothing(lines: list[Any]) -> None
     assert fields == [("peer_message_failed", "decided", "ValueError")] * 2
 
 
-def test_a_configuration_that_the_proxy_fails_to_read_is_told_with_its_place(
+def test_config_fault_is_logged_with_place(
     lines: list[Any],
 ) -> None:
     """A fault of ours in reading a configuration is logged with its place in the code."""

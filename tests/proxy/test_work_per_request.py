@@ -88,7 +88,7 @@ def test_a_request_runs_no_more_bytecodes_than_it_may(
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
-def test_to_tell_a_collector_costs_little_more(
+def test_exporting_costs_little_more(
     telling_proxy: LiveProxy, counted: CountedWork, is_stream: bool
 ) -> None:
     """Exporting a request costs ids, a header for upstream and a queue; a thread does the rest."""

@@ -278,7 +278,7 @@ def test_a_calibration_that_has_drifted_withdraws_every_grant_for_it(
     assert line["reason"] == "calibration_drifted"
 
 
-def test_verdicts_given_meanwhile_count_at_the_next_start(
+def test_offline_verdicts_count_at_next_start(
     start: Start, tmp_path: Path, lines: list[Any]
 ) -> None:
     """Verdicts that were given while no proxy ran count at the next start."""

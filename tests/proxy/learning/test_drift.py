@@ -37,7 +37,7 @@ def traffic(tmp_path: Path) -> Traffic:
     return Traffic(tmp_path, seed=2)
 
 
-def test_a_shift_of_one_models_scores_is_told_of_it_alone(traffic: Traffic) -> None:
+def test_score_shift_alarms_for_one_model_only(traffic: Traffic) -> None:
     """An alarm of scores names the model and the reply, and the other model's monitor has none."""
     for _ in range(5):
         traffic.pass_by(200, 2, model="old")
@@ -161,9 +161,7 @@ def test_the_simulated_calibrator_is_too_sure() -> None:
 
 
 @pytest.mark.parametrize("is_recalibrated", [False, True])
-def test_that_others_are_asked_is_no_drift(
-    store_url: str, tmp_path: Path, is_recalibrated: bool
-) -> None:
+def test_opinions_are_not_drift(store_url: str, tmp_path: Path, is_recalibrated: bool) -> None:
     """Opinions and recalibrations of scores are no drift, on
     both databases, and a shift of the replies' own scores is.
     """

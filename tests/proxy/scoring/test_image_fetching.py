@@ -82,7 +82,7 @@ async def test_several_images_keep_their_order(server: ImageServer) -> None:
     assert len(server.seen) == 2
 
 
-async def test_the_kind_is_told_by_the_bytes(server: ImageServer) -> None:
+async def test_bytes_decide_the_kind(server: ImageServer) -> None:
     """Its bytes decide whether something is an image, whatever content type the server states."""
     assert await got(images(), f"{server.url}/untyped") == (PNG,)
     assert await refused(images(), f"{server.url}/html") == "image_format"
@@ -387,7 +387,7 @@ def test_images_are_configured(tmp_path: Path, text: str, expected: ImagesConfig
         ("    max_count: 0\n", "more than 0"),
     ],
 )
-def test_a_mistake_is_told_with_its_line(tmp_path: Path, text: str, sentence: str) -> None:
+def test_mistakes_name_their_line(tmp_path: Path, text: str, sentence: str) -> None:
     """Mistakes are refused with file, line, key and, where there is one, the intended key."""
     with pytest.raises(InvalidDocumentError) as raised:
         load(tmp_path, text)

@@ -349,7 +349,7 @@ def test_a_conversation_remembers_where_an_image_is(
 # A language model as the calibrator
 
 
-def test_a_vision_model_is_shown_the_image(
+def test_vision_model_gets_the_image(
     start: Start, tiny_bases: Callable[[Family], Path], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """F04, F06: with a vision model of the real class the number

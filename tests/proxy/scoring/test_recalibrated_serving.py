@@ -129,9 +129,7 @@ def test_the_domain_of_a_team_has_its_own_curve(
     ]
 
 
-def test_curves_that_no_reply_can_get_are_told(
-    running_upstream: FaultyUpstream, tmp_path: Path
-) -> None:
+def test_unused_curves_give_a_warning(running_upstream: FaultyUpstream, tmp_path: Path) -> None:
     """A recalibration with unused domains works with its pooled curve, and a warning says so."""
     BY_DOMAIN.save(tmp_path / "recalibration.json")
     config = config_of(tmp_path, running_upstream).replace(", domain: Law", "")

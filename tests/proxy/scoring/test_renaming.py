@@ -37,7 +37,7 @@ def test_a_name_is_found_as_upstreams_report_it(name: str, rated_as: str) -> Non
 
 
 @pytest.mark.parametrize("reported", ["gpt-6-sol", "gpt-6-sol-2026-09-01"])
-def test_the_setting_changes_what_the_calibrator_is_told(tmp_path: Path, reported: str) -> None:
+def test_setting_renames_model_for_calibrator(tmp_path: Path, reported: str) -> None:
     """The reply is scored under the name from the configuration."""
     with AnyUpstream() as upstream:
         upstream.answer = Response(

@@ -105,7 +105,7 @@ def test_check_says_what_is_wrong_with_the_file(
         ),
     ],
 )
-def test_who_reads_no_facts_is_given_none(tmp_path: Path, section: str, sentence: str) -> None:
+def test_facts_are_refused_if_unread(tmp_path: Path, section: str, sentence: str) -> None:
     """`facts` is refused for a calibrator that reads none."""
     path = tmp_path / "proxy.yaml"
     path.write_text(f"calibrator: {section}\n")

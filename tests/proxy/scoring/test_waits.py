@@ -33,7 +33,7 @@ async def test_an_idle_queue_starts_again() -> None:
         await asyncio.wait_for(done.wait(), timeout=5)
 
 
-def test_another_event_loop_begins_anew() -> None:
+def test_new_event_loop_starts_fresh() -> None:
     """Calls of an event loop that is closed are forgotten, and a new loop's calls happen."""
     deadlines, called = Deadlines(0.01), list[str]()
 

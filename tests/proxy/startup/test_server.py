@@ -303,7 +303,7 @@ def test_check_refuses_what_a_running_proxy_would(tmp_path: Path) -> None:
     assert "support" in done.stderr
 
 
-def test_a_store_without_a_chain_is_told_at_the_start(tmp_path: Path, postgres_url: str) -> None:
+def test_missing_chain_is_reported_at_start(tmp_path: Path, postgres_url: str) -> None:
     """On PostgreSQL without a key for the chain, greeting and log say so and what to do."""
     config = f"{DEMO}calibrator: {{checkpoint: 'fake:0.5'}}\nstore: {postgres_url}\n"
     with ProxyProcess(tmp_path, config) as server:
@@ -345,7 +345,7 @@ def test_check_names_all_mistakes(write: Any) -> None:
         ("\nstore: sqlite:///nodir/x.db\n", 2, "store: the store's folder "),
     ],
 )
-def test_check_names_the_line_of_what_is_not_there(
+def test_check_names_line_of_missing_things(
     write: Any, monkeypatch: pytest.MonkeyPatch, text: str, line: int, message: str
 ) -> None:
     """A key that names something missing, or an unusable desk's address, has its file and line."""
@@ -358,7 +358,7 @@ def test_check_names_the_line_of_what_is_not_there(
     assert message in errors[0]
 
 
-def test_what_stands_in_no_file_has_no_line(write: Any) -> None:
+def test_command_line_errors_have_no_line(write: Any) -> None:
     """An unknown policy on the command line is reported without a line of the configuration."""
     done = CliRunner().invoke(cli, ["check", "--config", write(), "--policy", "observ"])
     assert done.exit_code == 2

@@ -224,7 +224,7 @@ def test_changed_bytes_are_found(url: str, run: Run) -> None:
     assert "held_replies a, which it covers, was changed" in done.stdout
 
 
-def test_a_cut_tail_is_told_by_an_earlier_head(url: str, run: Run) -> None:
+def test_earlier_head_detects_a_cut_tail(url: str, run: Run) -> None:
     """Removing the last rows with their entries is found by a head that was kept."""
     head = json.loads(run("verify", "--json").stdout)["head"]
     ids = record(url, 3)
@@ -266,7 +266,7 @@ def test_what_was_there_before_the_chain_is_bound_by_it(store_url: str, run: Run
         assert name in done.stdout
 
 
-def test_a_running_proxy_says_that_its_chain_begins_anew(
+def test_running_proxy_reports_a_new_chain(
     store_url: str, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Where the last entry that a running proxy knew is gone, its log and the new chain say so."""

@@ -48,7 +48,7 @@ def proxy(upstream: FaultyUpstream, url: str, tmp_path: Path, seldom: None) -> I
     proxy.stop()
 
 
-def test_a_verdict_given_elsewhere_is_heard_of(proxy: LiveProxy, url: str) -> None:
+def test_remote_verdict_wakes_waiter(proxy: LiveProxy, url: str) -> None:
     """A client that waits gets a verdict from elsewhere without a query to the store."""
     with ThreadPoolExecutor() as pool:
         waiting_one = pool.submit(proxy.ask, "p=0.1")

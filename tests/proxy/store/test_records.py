@@ -92,7 +92,7 @@ def test_request_ids_are_ordered_and_unguessable() -> None:
     assert {len(id) for id in ids} == {36}
 
 
-def test_an_exchange_is_recorded_with_what_the_client_was_told(
+def test_exchange_is_recorded_as_client_saw_it(
     start_proxy: StartProxy, upstream: FaultyUpstream, store_url: str
 ) -> None:
     """Replies, streams, errors and other surfaces have a row each, without text and keys."""

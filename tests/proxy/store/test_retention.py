@@ -82,7 +82,7 @@ def test_old_exchanges_are_deleted(store_url: str, retention: Retention) -> None
     assert verified(store_url).entries == found.entries, "nothing to delete is no entry"
 
 
-def test_a_row_deleted_by_somebody_else_is_told_apart(store_url: str, retention: Retention) -> None:
+def test_early_deletion_breaks_the_chain(store_url: str, retention: Retention) -> None:
     """A missing row is no break of the chain only if its time was over."""
     young = id_of_age(3)
     record(store_url, id_of_age(31), young, id_of_age(2))
@@ -188,7 +188,7 @@ def test_what_nobody_decided_on_expires_by_itself(
     assert execute(store_url, states) == [(EXPIRED, 45), (HELD, 1)]
 
 
-def test_a_reply_that_is_kept_no_longer_is_a_404(start_proxy: StartProxy) -> None:
+def test_deleted_reply_is_a_404(start_proxy: StartProxy) -> None:
     """A released reply whose content was deleted is a 404 with a code of its own."""
     proxy = start_proxy(policy=policy("hold"))
     id = proxy.ask("p=0.1").json()["id"]

@@ -59,7 +59,7 @@ def recorded(engine: sa.Engine, count: int, at: float = NOW, **facts: Any) -> li
     return [row["request_id"] for row in rows]
 
 
-def test_little_traffic_is_shown_whole(engine: sa.Engine) -> None:
+def test_little_traffic_is_unsampled(engine: sa.Engine) -> None:
     """With little traffic every exchange is in its slice with the weight of one."""
     recorded(engine, 3, NOW - 24.5 * DAY_S, model="a", confidence=0.2)
     recorded(engine, 5, NOW - 0.5 * DAY_S, model="b", team="t", confidence=0.8)
@@ -123,7 +123,7 @@ def held(url: str, id: str, **columns: Any) -> None:
     execute(url, f"INSERT INTO held_replies ({', '.join(row)}) VALUES ({placeholders})", **row)
 
 
-def test_who_decided_stands_beside_a_held_reply(engine: sa.Engine, store_url: str) -> None:
+def test_held_reply_names_who_decided(engine: sa.Engine, store_url: str) -> None:
     recorded(engine, 1, review_id="h1", action="hold")
     held(store_url, "h1", kind="hold", decided_by="ada")
     [seen] = latest(engine)

@@ -190,7 +190,7 @@ def test_without_a_call_nothing_waits(start: StartProxy, upstream: ScriptedUpstr
     ],
 )
 @pytest.mark.parametrize("end", [DONE, b"data: [DONE]", b""], ids=["", "open end", "no DONE"])
-def test_an_error_event_stands_for_the_call(
+def test_error_event_replaces_the_call(
     start: StartProxy, upstream: ScriptedUpstream, then: str, code: str, action: str, end: bytes
 ) -> None:
     """A held or blocked call is an error event after the text, without [DONE] or the call."""
@@ -256,7 +256,7 @@ def test_words_stand_for_the_call(
     assert (choice.finish_reason, choice.message.tool_calls) == (reason, None)
 
 
-def test_a_role_that_was_withheld_is_told(start: StartProxy, upstream: ScriptedUpstream) -> None:
+def test_withheld_role_is_sent(start: StartProxy, upstream: ScriptedUpstream) -> None:
     """Where a stream begins with the call, its replacement begins with the role."""
     proxy = start(policy=call_policy("{clarify: {text: Which Ann}}"))
     opening = call("f", '{"a": "p=0.1"}', opening={"role": "assistant", "content": None})

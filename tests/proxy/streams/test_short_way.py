@@ -157,7 +157,7 @@ async def test_a_reader_that_was_cancelled_ends_the_short_way(client: HeldClient
     assert client.sent == b""
 
 
-async def test_nothing_is_kept_once_no_more_can_arrive(client: HeldClient) -> None:
+async def test_whole_reply_has_no_short_way(client: HeldClient) -> None:
     """A reply that is whole before its head is out has no short way, which would keep it alive."""
     exchange = HttpReply(asyncio.get_running_loop(), "POST")
     ShortWay(live(), exchange, Clock()).open(cast(Client, client))

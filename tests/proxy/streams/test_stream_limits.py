@@ -223,7 +223,7 @@ def test_one_gigantic_event(
 
 
 @pytest.mark.parametrize("settles", [False, True], ids=["passthrough", "buffer_tools"])
-def test_what_is_kept_of_a_stream_is_bounded(settles: bool) -> None:
+def test_stream_memory_is_bounded(settles: bool) -> None:
     """The memory for a stream far beyond `max_bytes` is a small multiple of that bound."""
     one, count = chunk({"content": "x" * 100}), 50_000
     stream = live(max_bytes=MB, settles=settles)
@@ -233,7 +233,7 @@ def test_what_is_kept_of_a_stream_is_bounded(settles: bool) -> None:
     assert stream.reason == "too_long"
 
 
-def test_an_event_in_single_bytes_is_kept_once(tmp_path: Path) -> None:
+def test_byte_by_byte_event_costs_its_size(tmp_path: Path) -> None:
     """An event that arrives byte by byte costs its own size, not its number of parts."""
     file = tmp_path / "program.py"  # its own process, so that no thread of another test allocates
     file.write_text(
@@ -246,7 +246,7 @@ def test_an_event_in_single_bytes_is_kept_once(tmp_path: Path) -> None:
     assert peak < 2 * whole  # 50,000 parts would take four times that
 
 
-def test_a_broken_stream_that_is_not_kept_raises() -> None:
+def test_unkept_broken_stream_raises() -> None:
     """Where no error fits into the bytes, the break itself is passed on."""
 
     def parts() -> Iterator[bytes]:

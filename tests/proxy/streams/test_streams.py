@@ -90,7 +90,7 @@ def upstream_bytes(upstream: FaultyUpstream, asked: Any) -> bytes:
     return b"".join(parts)
 
 
-def test_the_member_stands_on_the_finish_chunk(proxy: LiveProxy) -> None:
+def test_finish_chunk_has_the_confidence(proxy: LiveProxy) -> None:
     """The confidence is on the chunk with the finish_reason, and nowhere else."""
     chunks = events_in(proxy.ask("p=0.7", stream=True).content)
     reasons = [chunk["choices"][0]["finish_reason"] for chunk in chunks if "pinocchio" in chunk]
@@ -115,9 +115,7 @@ def test_each_choice_of_a_stream_has_its_confidence(proxy: LiveProxy) -> None:
     assert pairs == [(0, 0.9), (1, 0.2), (2, 0.6)]
 
 
-def test_nothing_is_asked_that_the_client_did_not_ask(
-    proxy: LiveProxy, upstream: FaultyUpstream
-) -> None:
+def test_usage_is_sent_only_on_request(proxy: LiveProxy, upstream: FaultyUpstream) -> None:
     """A usage chunk is sent only where the client asked for one."""
     without = proxy.ask(stream=True)
     assert "stream_options" not in upstream.last.json()
@@ -150,7 +148,7 @@ def test_no_named_events(proxy: LiveProxy, start_proxy: StartProxy) -> None:
 # The timing
 
 
-def test_chunks_are_not_kept_back(proxy: LiveProxy, upstream: FaultyUpstream) -> None:
+def test_chunks_are_not_delayed(proxy: LiveProxy, upstream: FaultyUpstream) -> None:
     """The first chunks reach the client before upstream has sent the rest."""
     with streaming(proxy, "p=0.7", "gated") as (_, parts):
         first = next(parts)
@@ -183,7 +181,7 @@ def test_a_late_score_keeps_nothing_waiting(slow: LiveProxy) -> None:
 # Results
 
 
-def test_a_result_is_for_the_key_that_asked(proxy: LiveProxy) -> None:
+def test_other_keys_get_404_for_result(proxy: LiveProxy) -> None:
     """Another key gets the same 404 for a result as for one that does not exist."""
     id = proxy.ask(stream=True).headers["x-pinocchio-request-id"]
     path = f"/pinocchio/v1/results/{id}"
@@ -196,7 +194,7 @@ def test_a_result_is_for_the_key_that_asked(proxy: LiveProxy) -> None:
         assert error_of(response)["code"] == "result_not_found"
 
 
-def test_a_result_tells_of_all_choices(proxy: LiveProxy) -> None:
+def test_result_has_all_choices(proxy: LiveProxy) -> None:
     """The result of a stream with several choices has all of them, and the lowest confidence."""
     response = proxy.ask("p=0.9|p=0.2|p=0.6", n=3, stream=True)
     path = f"/pinocchio/v1/results/{response.headers['x-pinocchio-request-id']}"
@@ -221,9 +219,7 @@ def test_a_stream_that_breaks_off_ends_in_an_error(proxy: LiveProxy) -> None:
 
 
 @pytest.mark.parametrize("model", ["no-finish", "half-event"])
-def test_a_stream_that_upstream_ends_early_is_as_it_came(
-    proxy: LiveProxy, upstream: FaultyUpstream, model: str
-) -> None:
+def test_early_end_adds_nothing(proxy: LiveProxy, upstream: FaultyUpstream, model: str) -> None:
     """Where upstream ends a stream too early but in order, nothing is added."""
     response = proxy.ask("p=0.7", model, stream=True)
     direct = httpx.post(

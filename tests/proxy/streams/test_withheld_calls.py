@@ -66,7 +66,7 @@ def blocking(start: StartProxy) -> LiveProxy:
 
 @pytest.mark.parametrize("path", CALLING)
 @pytest.mark.parametrize("end", ["breaks off", "ends"])
-def test_half_a_call_is_never_told(
+def test_half_a_call_is_never_sent(
     blocking: LiveProxy, upstream: ScriptedUpstream, path: str, end: str
 ) -> None:
     """Where upstream breaks off or ends within a call, an error event replaces the call."""
@@ -104,7 +104,7 @@ def test_one_whole_call_does_not_let_half_of_another_through(
 
 
 @pytest.mark.parametrize("where", ["within a call", "behind its finish", "before a call"])
-def test_an_error_of_upstreams_is_told_alone(
+def test_upstream_error_is_sent_alone(
     start: StartProxy, upstream: ScriptedUpstream, where: str
 ) -> None:
     """Upstream's error arrives unchanged, without a call before or after it, and is not held."""

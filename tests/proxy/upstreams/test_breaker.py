@@ -125,7 +125,7 @@ def start(upstream: FaultyUpstream, tmp_path: Path) -> Iterator[Callable[..., Li
 
 
 @pytest.mark.parametrize("failing", ["status-500", "status-503", "hang-up"])
-def test_an_upstream_that_fails_is_not_asked_for_a_while(
+def test_failing_upstream_is_skipped(
     start: Callable[..., LiveProxy], upstream: FaultyUpstream, failing: str
 ) -> None:
     """A failing upstream is not asked while the breaker is open, and both changes are logged."""

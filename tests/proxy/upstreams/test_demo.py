@@ -128,7 +128,7 @@ def test_the_file_has_every_kind_of_answer() -> None:
 
 
 @pytest.mark.parametrize("correct", [False, True])
-async def test_a_first_question_is_short_and_answered_as_said(correct: bool) -> None:
+async def test_first_questions_match_their_labels(correct: bool) -> None:
     """The first questions fit a command line and are answered wrongly or rightly as labelled."""
     question = first_question(correct=correct)
     assert len(question) < 60
@@ -151,7 +151,7 @@ async def test_the_strong_model_is_right_where_an_answer_is() -> None:
 # Answers
 
 
-async def test_every_row_is_answered_as_it_stands() -> None:
+async def test_each_choice_is_its_row() -> None:
     """Choice i of a canned question is its i-th row: message, finish reason and usage."""
     for question, found in questions().items():
         completion = await ask(question, n=len(found), tools=list(found[0].tools))
@@ -308,7 +308,7 @@ async def test_a_result_of_a_tool_ends_the_turn() -> None:
         (TEXT, {"answer": questions()[TEXT][0].content}),
     ],
 )
-async def test_a_json_object_is_given_where_asked_for(question: str, expected: Json) -> None:
+async def test_json_object_is_sent_on_request(question: str, expected: Json) -> None:
     """A canned JSON answer stays unchanged, and any other one is wrapped in an object."""
     completion = await ask(question, response_format={"type": "json_object"})
     assert json.loads(completion.choices[0].message.content or "") == expected
@@ -431,7 +431,7 @@ async def test_an_empty_reply_streams() -> None:
 
 
 @pytest.mark.parametrize("options", [None, {}, {"include_usage": False}])
-async def test_usage_is_streamed_only_when_asked_for(options: Json | None) -> None:
+async def test_usage_is_streamed_on_request(options: Json | None) -> None:
     """Without include_usage no chunk has a usage member; with it the last one has the figures."""
     plain = await stream(TEXT, stream_options=options)
     assert all("usage" not in chunk.model_fields_set for chunk in plain)

@@ -161,7 +161,7 @@ def loaded(folder: Path, upstream: str) -> Path:
         ("{speaks: anthropic}", "an upstream needs 'base_url', 'litellm' or 'demo: true'"),
     ],
 )
-def test_contradictions_are_told(tmp_path: Path, upstream: str, sentence: str) -> None:
+def test_conflicts_are_refused(tmp_path: Path, upstream: str, sentence: str) -> None:
     """Contradictions are refused with their line and a sentence."""
     with pytest.raises(InvalidDocumentError) as raised:
         load_config(loaded(tmp_path, upstream), env={})

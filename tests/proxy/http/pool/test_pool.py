@@ -1031,7 +1031,7 @@ def test_the_warmest_connection_is_taken(run: Run[Any]) -> None:
         b"HTTP/1.1 204 No Content\r\n\r\nok",
     ],
 )
-def test_a_connection_is_not_kept(run: Run[Any], raw: bytes) -> None:
+def test_connection_is_not_reused(run: Run[Any], raw: bytes) -> None:
     """Where upstream will close, or sent more than
     its reply, the next request has a new connection.
     """
@@ -1051,7 +1051,7 @@ def test_a_connection_is_not_kept(run: Run[Any], raw: bytes) -> None:
     run(scenario())
 
 
-def test_a_connection_is_kept_that_http_1_0_offers(run: Run[Any]) -> None:
+def test_http_1_0_keep_alive_is_reused(run: Run[Any]) -> None:
     """A connection with HTTP/1.0, keep-alive and a length is kept, too."""
     raw = b"HTTP/1.0 200 OK\r\nconnection: keep-alive\r\ncontent-length: 2\r\n\r\nok"
 
@@ -1228,7 +1228,7 @@ def test_once_more_is_once(run: Run[Any]) -> None:
     run(scenario())
 
 
-def test_a_reply_that_began_is_not_asked_for_again(run: Run[Any]) -> None:
+def test_started_replies_are_not_retried(run: Run[Any]) -> None:
     """After a single byte of a reply the request is not repeated, since upstream has seen it."""
 
     async def scenario() -> None:
@@ -1321,7 +1321,7 @@ def waiting_to_be_left(started: bytes, gate: Gate) -> Script:
 
 
 @pytest.mark.parametrize("started", [b"", b"HTTP/1.1 200 OK\r\n"])
-def test_a_cancelled_request_is_given_up(run: Run[Any], started: bytes) -> None:
+def test_cancelled_request_disconnects(run: Run[Any], started: bytes) -> None:
     """When the task in `send` is cancelled, upstream's connection closes."""
     gate = Gate()
 
@@ -1337,7 +1337,7 @@ def test_a_cancelled_request_is_given_up(run: Run[Any], started: bytes) -> None:
     run(scenario())
 
 
-def test_a_cancelled_upload_is_given_up(run: Run[Any]) -> None:
+def test_cancelled_upload_disconnects(run: Run[Any]) -> None:
     """When the task is cancelled while a large body is written, upstream's connection closes."""
     gate = Gate()
 
@@ -1714,9 +1714,7 @@ def test_https_goes_through_the_forward_proxy(
     run(scenario())
 
 
-def test_a_forward_proxy_that_refuses_is_told(
-    run: Run[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_forward_proxy_refusal_is_reported(run: Run[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names the forward proxy without its password; http:// is reached directly."""
 
     async def scenario() -> None:
@@ -1775,7 +1773,7 @@ def test_exceptions_are_hosts_domains_and_networks(
 
 
 @pytest.mark.parametrize("ending", ["", "/v1/v1", "/v1/chat/completions", "/v1/messages/"])
-def test_an_address_without_v1_is_told_once(run: Run[Any], ending: str) -> None:
+def test_missing_v1_is_logged_once(run: Run[Any], ending: str) -> None:
     """Where upstream knows no path, the log says once what is often wrong with the address."""
 
     async def scenario() -> None:

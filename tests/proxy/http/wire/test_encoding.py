@@ -83,7 +83,7 @@ def test_names_are_read_as_http_does(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["compress", "gzip, br", "aws-chunked", "dcb"])
-def test_what_cannot_be_decoded_is_said_so(name: str) -> None:
+def test_undecodable_replies_are_relayed(name: str) -> None:
     """Unknown and layered encodings are recognized beforehand; such replies are relayed."""
     assert not can_decode(name)
 

@@ -198,7 +198,7 @@ def test_bodies_are_read_as_the_standard_library_reads_them(body: bytes) -> None
 
 
 @given(objects())
-def test_one_pass_tells_values_and_members_that_stand_twice(body: bytes) -> None:
+def test_one_pass_finds_values_and_repeated_members(body: bytes) -> None:
     """One pass reads the same values and finds that no member is repeated."""
     if (found := object_without_repeats(body)) is not None:
         assert found == json_object(body)

@@ -136,7 +136,7 @@ def test_done_is_the_official_end() -> None:
     assert event_bytes(DONE.encode()) == b"data: [DONE]\n\n"
 
 
-def test_an_event_that_never_ends_is_given_up() -> None:
+def test_endless_event_is_abandoned() -> None:
     """An endless event is given up within bounded memory, and its bytes are kept for relaying."""
     reader = EventReader(max_event_bytes=100)
     assert reader.feed(b"data: " + b"x" * 90) == []

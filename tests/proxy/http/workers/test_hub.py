@@ -91,7 +91,7 @@ def test_what_a_worker_counted_stays_when_it_dies(workers: Workers) -> None:
         assert figures == WorkerAnswers(*expected, {"restarts": 1})
 
 
-def test_what_one_tells_all_others_hear(workers: Workers) -> None:
+def test_messages_reach_all_others(workers: Workers) -> None:
     workers.says(1, "tell", ("decided", "id"))
     assert [workers.hears(index).body for index in (0, 2)] == ["id", "id"]
     assert workers.hears_nothing(1)

@@ -131,7 +131,7 @@ def test_what_cannot_start_is_not_tried_for_ever() -> None:
     assert (first["process"][:6], first["status"]) == ("worker", 7)
 
 
-def test_a_worker_that_dies_is_started_anew_and_one_that_stays_is_killed(tmp_path: Path) -> None:
+def test_dead_worker_is_restarted_and_stuck_one_killed(tmp_path: Path) -> None:
     """A dead worker is replaced and a stuck one is killed, each logged with its index."""
     reads, write = os.pipe()
     runs = {0: worker((), write), 1: deaf_once_started_anew(tmp_path / "died")}

@@ -149,7 +149,7 @@ def test_conversations_and_limits_are_of_all_workers(
         assert [statuses.count(404), statuses.count(429)] == [7, 3], statuses  # 404: no models
 
 
-def test_a_worker_that_dies_is_started_anew(upstream: FaultyUpstream, tmp_path: Path) -> None:
+def test_dead_worker_is_restarted(upstream: FaultyUpstream, tmp_path: Path) -> None:
     """When a worker dies, clients of the others notice nothing and counts do not decrease.
     Its replacement has the current configuration, whatever the files have by then.
     """

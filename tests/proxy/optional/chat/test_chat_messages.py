@@ -121,7 +121,7 @@ def test_teams_has_the_same_in_a_card() -> None:
 
 
 @pytest.mark.parametrize("format", ["slack", "teams"])
-def test_foreign_text_is_shown_and_obeyed_by_no_chat(format: str) -> None:
+def test_foreign_text_is_escaped_in_chats(format: str) -> None:
     """Foreign text in a message, a client's model name or a model's
     argument, has no mention and no link, and invisible characters are shown.
     """
@@ -276,7 +276,7 @@ def test_an_incomplete_block_is_refused(tmp_path: Path, lines: str, sentence: st
     assert sentence in str(caught.value)
 
 
-def test_one_address_may_be_told_of_each_queue_in_another_way(tmp_path: Path) -> None:
+def test_one_address_may_serve_several_queues(tmp_path: Path) -> None:
     """The same webhook twice is refused; one address may serve several queues in different ways."""
     file = tmp_path / "proxy.yaml"
     hook = "{url: 'https://a.example/x', format: slack, queues: [%s], events: [%s]}"
@@ -288,7 +288,7 @@ def test_one_address_may_be_told_of_each_queue_in_another_way(tmp_path: Path) ->
         load_config(file, {})
 
 
-def test_the_page_is_read_as_it_stands(tmp_path: Path) -> None:
+def test_docs_page_is_valid_config(tmp_path: Path) -> None:
     """The block of docs/chat.md is a valid configuration."""
     page = (ROOT / "docs" / "chat.md").read_text(encoding="utf-8")
     file = tmp_path / "proxy.yaml"
@@ -308,7 +308,7 @@ def test_a_second_secret_may_be_empty(tmp_path: Path) -> None:
     assert load_config(file, {"NEW": SECRET, "OLD": OTHER}).admin.link_keys == [SECRET, OTHER]
 
 
-def test_a_reply_that_is_kept_no_longer_is_told_by_its_facts() -> None:
+def test_message_about_deleted_reply_has_facts() -> None:
     """A message about a reply whose content was deleted meanwhile has its facts."""
     gone = replace(held(), reply=b"", request=None)
     assert "refund_order" not in json.dumps(told(gone, shows="excerpt"))

@@ -160,7 +160,7 @@ def test_a_reviewer_decides_from_a_message(
     assert state(proxy, id) == "released"
 
 
-def test_a_rejection_tells_the_app_why(proxy: LiveProxy, page: httpx.Client) -> None:
+def test_rejection_reason_reaches_app(proxy: LiveProxy, page: httpx.Client) -> None:
     id = held_id(proxy, ONE)
     assert "Rejected" in send(page, path_to(id), verdict="reject", note="not today").text
     review = proxy.desk.get(f"{API}/reviews/{id}").json()

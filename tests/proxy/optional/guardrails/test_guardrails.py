@@ -389,7 +389,7 @@ def test_beyond_loopback_a_token_is_needed() -> None:
     check_guardrails(GuardrailsConfig.model_validate({"host": "0.0.0.0", "token": "t" * 16}))
 
 
-def test_a_port_that_is_taken_is_told() -> None:
+def test_port_in_use_is_reported() -> None:
     first = bind_guardrails(GuardrailsConfig(port=0))
     assert first is not None
     with first, pytest.raises(StartupError, match="is taken") as refused:
@@ -400,7 +400,7 @@ def test_a_port_that_is_taken_is_told() -> None:
 # --- questions that wait --------------------------------------------------------------------------
 
 
-def test_questions_are_kept_for_a_time_and_in_a_space() -> None:
+def test_oldest_questions_are_dropped() -> None:
     """The oldest questions are dropped first, and one larger than the room is not kept."""
     now = [0.0]
     size = OVERHEAD + len(b'{"m":"aaaa"}')
@@ -425,7 +425,7 @@ def test_questions_are_kept_for_a_time_and_in_a_space() -> None:
     assert len(questions) == 1
 
 
-def test_the_record_says_which_gateway_asked(gate: LiveProxy) -> None:
+def test_record_names_the_gateway(gate: LiveProxy) -> None:
     """The record names the gateway, with the same facts as for any reply."""
     answer = ask(gate, "/portkey", of_portkey("p=0.77")).json()
     columns = ("json_quote(upstream)", "json_quote(path)", "json_quote(confidence)")

@@ -144,7 +144,7 @@ def test_a_reviewer_lists_the_queue_and_decides(folder: Path, start_proxy: Start
     asyncio.run(run())
 
 
-def test_a_wrong_key_and_no_desk_are_told(folder: Path, start_proxy: StartProxy) -> None:
+def test_wrong_key_and_no_desk_are_errors(folder: Path, start_proxy: StartProxy) -> None:
     """A wrong key and a missing desk give sentences that a model can pass on."""
     from proxy.optional.mcp.desk import DeskClient, DeskError
 

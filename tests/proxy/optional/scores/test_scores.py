@@ -311,9 +311,7 @@ def test_old_verdicts_are_left_where_they_are(
     assert fetch(proxy, tmp_path, phoenix).stdout == "phoenix: 0 verdicts kept\n"
 
 
-def test_what_cannot_be_fetched_is_told(
-    start: Start, langfuse: LangfuseServer, tmp_path: Path
-) -> None:
+def test_failed_fetch_is_an_error(start: Start, langfuse: LangfuseServer, tmp_path: Path) -> None:
     """A server that refuses, or a configuration that names none, gives an error."""
     proxy = start(langfuse)
     asked(proxy, parent(1))
@@ -384,7 +382,7 @@ def test_the_page_shows_a_configuration_that_works(tmp_path: Path) -> None:
     assert all((telemetry.otel, telemetry.langfuse, telemetry.phoenix))
 
 
-def test_keys_are_asked_for_where_they_are_needed() -> None:
+def test_langfuse_requires_keys() -> None:
     """Langfuse without keys is refused, and so is a URL with a user, which would be logged."""
     with pytest.raises(ValueError, match="set public_key and secret_key"):
         LangfuseConfig(public_key="pk")

@@ -776,7 +776,7 @@ async def test_frames_against_the_protocol_end_the_session(
 
 
 @pytest.mark.parametrize("broken", ["path_after_v1", "relay_messages"])
-async def test_a_fault_of_the_proxy_is_told(
+async def test_proxy_fault_is_reported(
     proxy: LiveProxy, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
     """A fault of the proxy gives 500 before the handshake and 1011 after it."""

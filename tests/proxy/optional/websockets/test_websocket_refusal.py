@@ -39,7 +39,7 @@ def answer_to_codex(proxy: LiveProxy, path: str = "/v1/responses") -> bytes:
 
 
 @pytest.mark.parametrize("options", [{"policy": HOLDS}, {"websockets": "refuse"}], ids=str)
-def test_codex_is_told_to_ask_over_http(tmp_path: Path, options: dict[str, str]) -> None:
+def test_codex_gets_426(tmp_path: Path, options: dict[str, str]) -> None:
     """With an enforced policy, or the setting, Codex gets 426 with what to do."""
     with RealtimeUpstream() as upstream:
         proxy = LiveProxy(upstream.base_url, tmp_path, **options)

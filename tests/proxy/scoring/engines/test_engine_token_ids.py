@@ -140,7 +140,7 @@ def test_other_weights_behind_an_engine(
     assert caught.value.reason == "engine_other"
 
 
-def test_images_are_not_shown(engine: tuple[str, str], text_checkpoint: Path) -> None:
+def test_images_get_no_score(engine: tuple[str, str], text_checkpoint: Path) -> None:
     """A question with an image has no score from an engine, with the reason `image`."""
     with (
         connected(text_checkpoint, *engine) as scorer,
@@ -167,7 +167,7 @@ def test_through_the_proxy(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_cannot_be_asked_there(
+def test_bad_checkpoint_is_refused(
     kind: str, tiny_bases: Callable[[Family], Path], tmp_path: Path
 ) -> None:
     """A checkpoint that is no language model, or that shows an image beside every text (F05), is

@@ -124,7 +124,7 @@ def test_others_are_read_from_afar_as_in_this_process() -> None:
         assert scorer.score_batch(items[:1]) == WordScorer().score_batch(items[:1])
 
 
-def test_what_the_scorer_sees_is_what_was_asked() -> None:
+def test_scorer_gets_every_field() -> None:
     """The scorer gets every field of an item, and its score is returned unchanged."""
     scorer = Seeing()
     items = [
@@ -350,7 +350,7 @@ def test_batches_under_way_at_a_time() -> None:
     assert found == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
 
 
-def test_an_engine_that_cannot_answer_is_not_asked_again_for_each_item() -> None:
+def test_failed_batch_is_not_retried_by_item() -> None:
     """A batch that fails because of the engine is not tried again item by item."""
     scripted = Told()
     with SaidServer(scripted) as server, connected(server.url) as remote:
@@ -369,7 +369,7 @@ def test_an_engine_that_cannot_answer_is_not_asked_again_for_each_item() -> None
 # An engine that is down and comes back
 
 
-def test_an_engine_that_is_down_is_not_asked() -> None:
+def test_engine_that_is_down_is_skipped() -> None:
     """After three failures the engine is not asked; it is probed, and asked once it answers."""
     scripted = Told()
     with (

@@ -103,7 +103,7 @@ def test_the_text_is_cut_as_for_a_calibrator() -> None:
     assert {"question": "q", "answer": "a" * 800} in states
 
 
-def test_images_are_not_shown() -> None:
+def test_images_get_no_score() -> None:
     """A question with an image has no score, since the model gets only text."""
     with (
         connected(SYSTEM_ONE, DecisionServer()) as scorer,
@@ -166,7 +166,7 @@ def test_a_decision_model_that_hangs() -> None:
     ("model", "words"),
     [("nobodys-model", "litellm knows no provider"), ("groq/llama", "no API for decisions")],
 )
-def test_a_model_that_cannot_be_asked(model: str, words: str) -> None:
+def test_unknown_models_are_refused(model: str, words: str) -> None:
     """litellm must know who serves the model, and that it serves decisions."""
     with pytest.raises(EngineError, match=words):
         engine_loader(config(model, "http://127.0.0.1:1"))()

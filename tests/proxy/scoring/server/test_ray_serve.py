@@ -70,7 +70,7 @@ def _only_known(read: Any, config: Any) -> Any:
         ),
     ],
 )
-def test_mistakes_are_told_before_a_replica_is_started(args: dict[str, Any], message: str) -> None:
+def test_bad_arguments_are_refused_before_start(args: dict[str, Any], message: str) -> None:
     """Arguments that make no sense are refused when the application is built."""
     with pytest.raises((StartupError, ValidationError), match=message):
         app(args)

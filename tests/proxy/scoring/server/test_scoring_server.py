@@ -94,7 +94,7 @@ def test_an_item_without_a_score_does_not_take_others_along(server: ServedApp) -
     assert "odd" not in str(scores)
 
 
-def test_a_text_calibrator_is_shown_no_question_without_its_image(server: ServedApp) -> None:
+def test_text_calibrator_does_not_score_images(server: ServedApp) -> None:
     """An item with images gets the reason `image` from a calibrator that reads none."""
     items = [
         {"question": "what is this?", "answer": "p=0.9", "images": [PIXEL]},

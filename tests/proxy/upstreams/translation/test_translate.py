@@ -130,7 +130,7 @@ async def test_a_stream_is_translated(upstream: LiteLLMUpstream) -> None:
     assert all("usage" not in chunk.model_fields_set for chunk in chunks)
 
 
-async def test_usage_comes_if_asked_for(upstream: LiteLLMUpstream) -> None:
+async def test_usage_is_sent_on_request(upstream: LiteLLMUpstream) -> None:
     """With include_usage the last chunk has the usage and no choice."""
     *chunks, last = await streamed(upstream, stream_options={"include_usage": True})
     assert last.choices == []
@@ -207,7 +207,7 @@ async def test_thinking_is_kept(upstream: LiteLLMUpstream) -> None:
     assert message["content"] == "System:  User: Hello there"
 
 
-async def test_the_prefix_may_be_given(upstream: LiteLLMUpstream, server: AnthropicServer) -> None:
+async def test_prefix_is_optional(upstream: LiteLLMUpstream, server: AnthropicServer) -> None:
     """With one provider for all names, a name with its prefix means the same as one without."""
     await completed(upstream, model="anthropic/claude-echo")
     assert server.requests[0]["model"] == "claude-echo"
@@ -323,7 +323,7 @@ async def test_wrong_types_are_the_clients_fault(upstream: LiteLLMUpstream, fiel
     assert (error["kind"], error["param"]) == (BadRequestError, next(iter(fields)))
 
 
-async def test_null_is_not_given(upstream: LiteLLMUpstream, server: AnthropicServer) -> None:
+async def test_null_means_absent(upstream: LiteLLMUpstream, server: AnthropicServer) -> None:
     """A field that is null counts as absent, as in OpenAI's API."""
     await completed(upstream, seed=None, min_p=None, temperature=None)
     assert set(server.requests[0]) == {"model", "messages", "max_tokens"}

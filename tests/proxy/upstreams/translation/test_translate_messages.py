@@ -104,9 +104,7 @@ def test_a_message_comes_back(proxy: LiveProxy, upstream: FaultyUpstream, is_str
     assert sent["max_tokens"] == 100
 
 
-def test_the_clients_key_goes_where_openais_stands(
-    proxy: LiveProxy, upstream: FaultyUpstream
-) -> None:
+def test_client_key_is_sent_as_x_api_key(proxy: LiveProxy, upstream: FaultyUpstream) -> None:
     """Upstream gets the key in `x-api-key`, and never one of the environment."""
     with httpx.Client(base_url=proxy.url, headers=HEADERS, trust_env=False) as client:
         assert client.post("/v1/messages", json=asked(), timeout=20).status_code == 200
@@ -336,7 +334,7 @@ async def replied(listener: Listener, provider: str = "openai", **fields: Any) -
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
-async def test_a_refusal_is_told(listener: Listener, is_stream: bool) -> None:
+async def test_refusal_is_text(listener: Listener, is_stream: bool) -> None:
     """A refusal becomes the text of a message that is marked as one."""
     refusal = {"role": "assistant", "content": None, "refusal": "I will not."}
     listener.body = one_choice(refusal)

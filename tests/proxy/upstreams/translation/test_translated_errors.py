@@ -87,7 +87,7 @@ async def test_a_wrong_key_is_upstreams_401(server: AnthropicServer) -> None:
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
-async def test_an_upstream_that_hangs_up_is_asked_once(
+async def test_hangup_is_not_retried(
     upstream: LiteLLMUpstream, server: AnthropicServer, is_stream: bool
 ) -> None:
     """An upstream that hangs up before its answer is asked once: a second call costs twice."""

@@ -61,7 +61,7 @@ async def test_openais_kin_is_not_translated_back(
     assert len(listener.requests) == 1
 
 
-async def test_only_upstreams_request_id_is_given_on(listener: Listener) -> None:
+async def test_only_upstream_request_id_is_sent(listener: Listener) -> None:
     """A reply has the header fields of upstream's that clients read, each under one name."""
     listener.body = ODD
     async with opened(translating("openai", listener)) as upstream:
@@ -70,7 +70,7 @@ async def test_only_upstreams_request_id_is_given_on(listener: Listener) -> None
     assert names == [b"content-type", b"x-request-id"]
 
 
-async def test_usage_that_only_litellm_asked_for_is_left_out(listener: Listener) -> None:
+async def test_litellm_requested_usage_is_omitted(listener: Listener) -> None:
     """Usage of a stream that litellm requested by itself is not sent to the client."""
     choice = {"index": 0, "delta": {"content": "x"}, "finish_reason": "stop"}
     head = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
@@ -111,7 +111,7 @@ async def test_closing_a_stream_closes_upstreams() -> None:
             assert await asyncio.to_thread(faulty.last.is_cut_off, within_s=2)
 
 
-async def test_openai_itself_is_not_asked_for_usage(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_usage_is_not_requested_from_openai(monkeypatch: pytest.MonkeyPatch) -> None:
     """OpenAI is asked for a stream's usage only where the client asks for it."""
     bodies: list[Json] = []
 
@@ -170,7 +170,7 @@ async def test_missing_usage_is_estimated(listener: Listener) -> None:
     assert chunks[-1]["usage"]["prompt_tokens"] > 0
 
 
-async def test_only_one_reason_of_a_stream_is_kept(listener: Listener) -> None:
+async def test_stream_has_one_finish_reason(listener: Listener) -> None:
     """A limit: litellm ends a stream of several choices with one reason, as the first choice's."""
     reasons = ["MAX_TOKENS", "STOP"]
     candidates = [
