@@ -46,7 +46,7 @@ def test_a_better_reply_is_delivered(
     assert b"better p=0.9" in got.body
 
 
-def test_a_reply_that_is_no_better_is_not_kept(
+def test_a_reply_that_is_not_better_is_dropped(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
     """A model is asked up to `times` times; if no reply is better, the first is decided on."""
@@ -109,7 +109,7 @@ def test_messages_are_revised(
 
 
 @pytest.mark.parametrize("options", ["{times: 0}", "{times: 4}", "{times: yes}", "{again: 1}"])
-def test_what_cannot_be_meant_is_refused(options: str) -> None:
+def test_invalid_revisions_are_refused(options: str) -> None:
     """A revision that makes no sense is refused with its place in the file."""
     with pytest.raises(PolicyError, match=r"then\.revise"):
         parse_policy(revising(options), "desk.yaml")

@@ -59,7 +59,7 @@ def test_a_password_in_an_address_is_not_repeated(
     assert "opensesame" not in str(error.value)
 
 
-def test_a_path_with_v1_twice_says_what_was_meant(start_proxy: StartProxy) -> None:
+def test_a_path_with_v1_twice_gets_a_clear_error(start_proxy: StartProxy) -> None:
     """For a client whose base_url ends in /v1/v1, the error of a deciding proxy says so."""
     proxy = start_proxy(policy=HOLD)
     refused = proxy.http.post("/v1/v1/chat/completions", json=question("p=0.1"))

@@ -68,7 +68,7 @@ webhooks: [{url: https://hooks.example.com/x, events: [held], format: slack}]
 """
 
 
-def test_no_sentence_about_a_mistake_tells_a_secret(load: Load) -> None:
+def test_error_messages_contain_no_secrets(load: Load) -> None:
     """A variable with a key that is put in the wrong place is named without its value."""
     secret, messages = "sk-live-canary-9c1d", []
     for found in re.finditer(r": ([^\s{}\[\],]+)(?=[,}\n])|\[(\w+)\]", SECRET_HERE):
@@ -467,7 +467,7 @@ def test_every_mistake_has_its_line_and_sentence(
     assert str(caught.value) == f"proxy.yaml:{line}: {message}"
 
 
-def test_all_mistakes_are_told_at_once(load: Load) -> None:
+def test_all_errors_are_reported(load: Load) -> None:
     """All mistakes are reported at once, in the order of their lines."""
     with pytest.raises(InvalidDocumentError) as caught:
         load(
@@ -487,7 +487,7 @@ def test_all_mistakes_are_told_at_once(load: Load) -> None:
     ]
 
 
-def test_all_lost_routes_are_told_at_once(load: Load) -> None:
+def test_all_unknown_routes_are_reported(load: Load) -> None:
     """Each route to an unknown upstream is reported with its own line."""
     with pytest.raises(InvalidDocumentError) as caught:
         load("models:\n  - {match: a, upstream: x}\n  - {match: b, upstream: y}")

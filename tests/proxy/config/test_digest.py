@@ -66,7 +66,7 @@ def test_what_decides_makes_a_difference(tmp_path: Path, change: dict[str, str])
     assert one.digest() != other.digest()
 
 
-def test_it_is_told_at_readyz_and_in_metrics(start_proxy: StartProxy) -> None:
+def test_readyz_and_metrics_have_the_digest(start_proxy: StartProxy) -> None:
     """`/readyz` and the metrics have the same digest, which another policy changes."""
     digests = []
     for name in ("one", "two"):

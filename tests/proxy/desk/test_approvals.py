@@ -233,7 +233,7 @@ def test_who_has_no_name_is_nobody_of_two(desk: Desk) -> None:
 # Over HTTP, with a client that waits
 
 
-def test_the_api_and_the_console_tell_who_approved(proxy: LiveProxy, keys: dict[str, str]) -> None:
+def test_api_and_console_show_who_approved(proxy: LiveProxy, keys: dict[str, str]) -> None:
     """API and console say `1 of 2 approved` and by whom; a second token adds no approval."""
     id = held_id(proxy)
     before = value(scraped(proxy.desk), "pinocchio_first_approvals_total", queue="refunds")
@@ -314,7 +314,7 @@ def test_what_was_bound_before_stays_bound() -> None:
     assert "approvals" not in repr(Hold())
 
 
-async def test_webhooks_are_told_of_the_first_approval(store_url: str) -> None:
+async def test_the_first_approval_sends_a_webhook(store_url: str) -> None:
     """The first approval is a webhook event of its own, for receivers that want it."""
     await asyncio.to_thread(put, store_url, replace(HELD_REPLY, created_at=time.time()))
     with queues(store_url, 1) as [queue], WebhookReceiver() as receiver:

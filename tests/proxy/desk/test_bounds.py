@@ -46,7 +46,7 @@ def test_an_agents_names_of_queues_do_not_fill_the_metrics(start_proxy: StartPro
 
 
 @pytest.mark.parametrize("header", ["²", "٣", "1" * 400, "-1", "1.5", "soon", "", "\uff13"])
-def test_a_receiver_that_says_no_number_is_asked_as_usual(header: str) -> None:
+def test_a_non_numeric_retry_after_is_ignored(header: str) -> None:
     """A Retry-After that is no number of seconds is ignored, without an error."""
     headers = [(b"retry-after", header.encode())]
     assert _failure(httpx.Response(503, headers=headers)) == ("status 503", 0.0)

@@ -159,7 +159,7 @@ def test_another_sites_page_decides_nothing(
         assert page.get(f"{API}/reviews/{id}").json()["state"] == "open"
 
 
-def test_without_a_browsers_headers_the_sessions_token_is_asked_for(
+def test_without_browser_headers_the_session_token_is_required(
     proxy: LiveProxy, alice: str
 ) -> None:
     """A request without a browser's headers needs the session's token to change anything."""
@@ -180,7 +180,7 @@ def test_other_hosts_are_refused(proxy: LiveProxy) -> None:
     assert code_of(answer) == (403, "host_not_allowed")
 
 
-def test_a_link_from_elsewhere_is_asked_once_more(proxy: LiveProxy) -> None:
+def test_a_cross_site_link_reloads_the_page(proxy: LiveProxy) -> None:
     """A link from another site, which lacks strict cookies, makes the page load itself again."""
     with stranger(proxy) as client:
         page = client.get("/", headers={"sec-fetch-site": "cross-site"})
@@ -390,7 +390,7 @@ def test_who_may_see_which_page(proxy: LiveProxy, alice: str) -> None:
         assert code_of(refused) == (403, "not_allowed")
 
 
-def test_a_short_token_is_told() -> None:
+def test_a_short_token_warns() -> None:
     """A short token opens the desk on loopback, and a warning is logged that does not quote it."""
     with capture_logs() as lines:
         opened = bind_admin(AdminConfig(port=0, token=SecretStr("short")))

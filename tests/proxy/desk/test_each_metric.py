@@ -44,9 +44,7 @@ def now(proxy: LiveProxy, name: str, **labels: str) -> float:
     return value(scraped(proxy.desk), name, **labels)
 
 
-def test_time_is_told_apart_by_whose_it_is(
-    start_proxy: StartProxy, upstream: FaultyUpstream
-) -> None:
+def test_upstream_time_is_separate(start_proxy: StartProxy, upstream: FaultyUpstream) -> None:
     """Upstream's time and the proxy's are separate; a
     request that reached no upstream has neither.
     """
@@ -86,7 +84,7 @@ def test_waiting_for_a_reviewer_is_nobodys_overhead(start_proxy: StartProxy) -> 
     assert now(proxy, "pinocchio_overhead_seconds_count") == 0
 
 
-def test_confidences_are_told_apart_by_calibrator_and_kind(start_proxy: StartProxy) -> None:
+def test_confidences_are_counted_by_calibrator_and_kind(start_proxy: StartProxy) -> None:
     """Confidences are counted by calibrator and by kind: replies with calls, or text alone."""
     proxy = start_proxy(**watching("kinds"))
     proxy.ask("p=0.9")

@@ -192,7 +192,7 @@ def test_messages_keep_one_text_and_their_other_blocks() -> None:
         ("/messages", {"output_config": {"format": {"type": "json_schema", "schema": WEATHER}}}),
     ],
 )
-def test_a_client_that_asked_for_json_gets_json(path: str, request_fields: Any) -> None:
+def test_a_json_reply_must_fit_its_schema(path: str, request_fields: Any) -> None:
     """Text that is no JSON, or does not fit the schema, is refused with the mistake's place."""
     replies = {
         "/chat/completions": chat({"content": "{}"}),
@@ -362,7 +362,7 @@ def test_many_schemas_take_no_longer_than_one(monkeypatch: pytest.MonkeyPatch) -
     assert time.monotonic() - began < 30  # one by one it would be a minute
 
 
-def test_the_first_value_that_does_not_fit_is_told() -> None:
+def test_the_first_invalid_value_is_reported() -> None:
     """The first mistake of several is reported, with its value."""
     checks = schema_check.SchemaChecks()
     for number, value in enumerate((1, 2, "x", "y")):

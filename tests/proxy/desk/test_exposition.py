@@ -58,7 +58,7 @@ def test_what_happens_is_counted_by_names_of_ours(start_proxy: StartProxy) -> No
     assert value(found, "pinocchio_config_last_reload_successful") == 1
 
 
-def test_decisions_are_told_apart_by_team(start_proxy: StartProxy) -> None:
+def test_decisions_are_counted_by_team(start_proxy: StartProxy) -> None:
     """Decisions are counted by team; without a team the label is empty."""
     rules = "rules: [{name: r, when: {team: legal}, then: block}]"
     proxy = start_proxy(

@@ -138,7 +138,7 @@ def test_no_page_sorts_the_queue(tmp_path: Path) -> None:
     queue.close()
 
 
-def test_the_list_tells_facts_and_the_end_of_it(proxy: LiveProxy) -> None:
+def test_the_list_is_paged_without_replies(proxy: LiveProxy) -> None:
     """A line has no reply in it; `next` leads to the next page and is null at the end."""
     id = held_id(proxy, "list me p=0.0")
     first = listed(proxy, limit=1)
@@ -189,7 +189,7 @@ def test_a_parameter_that_a_path_does_not_have(proxy: LiveProxy, path: str, hint
     assert hint in refused.text
 
 
-def test_a_parameter_is_given_once(proxy: LiveProxy) -> None:
+def test_parameters_cannot_repeat(proxy: LiveProxy) -> None:
     """A repeated parameter is refused on both listeners, as one value would be ignored."""
     refused = proxy.desk.get(f"{API}/reviews?limit=5&limit=7")
     assert code_of(refused) == (400, "repeated_parameter")
@@ -221,7 +221,7 @@ def test_events_after_a_number_that_nobody_has(proxy: LiveProxy, number: int) ->
         assert any(id in line for line in lines)
 
 
-def test_a_review_tells_all_there_is(proxy: LiveProxy) -> None:
+def test_a_review_has_all_fields(proxy: LiveProxy) -> None:
     """A review has request, reply, editable parts, rules with their reasons, and its history."""
     id = held_id(proxy, "tell me p=0.2")
     until(lambda: proxy.desk.get(f"{API}/reviews/{id}").json()["why"])
@@ -281,7 +281,7 @@ def test_the_same_verdict_again_is_the_same_answer(proxy: LiveProxy, alice: str)
         assert refused.json()["review"] == first.json()
 
 
-def test_no_label_is_kept_where_none_is_given(proxy: LiveProxy) -> None:
+def test_no_label_is_stored_if_none_is_given(proxy: LiveProxy) -> None:
     assert decide(proxy, held_id(proxy), verdict="reject").json()["labels"] == []
 
 
@@ -496,7 +496,7 @@ def test_who_comes_late_hears_what_they_missed(proxy: LiveProxy) -> None:
     assert proxy.desk.get(f"{API}/events", params={"heard": "x"}).status_code == 422
 
 
-async def test_every_way_of_deciding_is_told(queue: ReviewQueue) -> None:
+async def test_every_decision_is_published(queue: ReviewQueue) -> None:
     """Watchers and webhooks get every decision and expiry that the store makes."""
     store = Store(queue.url)
     await store.open()
@@ -511,7 +511,7 @@ async def test_every_way_of_deciding_is_told(queue: ReviewQueue) -> None:
     assert pairs == {("a", RELEASED), ("b", EXPIRED), ("c", EXPIRED)}
 
 
-async def test_who_reads_too_slowly_is_told(
+async def test_slow_readers_are_notified(
     queue: ReviewQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reader that is too slow loses messages, and is told that there were some."""

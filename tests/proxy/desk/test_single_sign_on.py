@@ -231,7 +231,7 @@ def test_a_person_counts_once(proxy: LiveProxy) -> None:
         assert page.post(url, json=body).json()["state"] == "released"
 
 
-def test_new_keys_of_the_issuer_are_asked_for(proxy: LiveProxy, issuer: str) -> None:
+def test_new_issuer_keys_are_fetched(proxy: LiveProxy, issuer: str) -> None:
     """When the issuer replaces its keys, the desk fetches the new ones and logins go on."""
     with logged_in(proxy, "ann+admins"):
         httpx.post(f"{issuer}/rotate", trust_env=False).raise_for_status()
@@ -432,7 +432,7 @@ def test_a_wrong_token_opens_nothing(lied_to: LiveProxy, lying: LyingIssuer, lie
         ("?error=access_denied&state=guess", {}),
     ],
 )
-def test_an_answer_that_nobody_asked_for_opens_nothing(
+def test_unsolicited_answers_are_refused(
     lied_to: LiveProxy, lying: LyingIssuer, query: str, cookies: dict[str, str]
 ) -> None:
     """An answer with another state, or with a cookie that the desk has not
@@ -573,7 +573,7 @@ def test_who_somebody_is() -> None:
     )
 
 
-def test_the_page_is_read_as_it_stands(tmp_path: Path) -> None:
+def test_the_documented_block_loads(tmp_path: Path) -> None:
     """The block of docs/single-sign-on.md is a valid configuration."""
     page = (ROOT / "docs" / "single-sign-on.md").read_text(encoding="utf-8")
     file = tmp_path / "proxy.yaml"

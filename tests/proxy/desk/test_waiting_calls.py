@@ -92,7 +92,7 @@ def test_why_names_the_pattern_and_the_number(proxy: LiveProxy, refund: str) -> 
     ]
 
 
-def test_the_number_stands_beside_the_threshold_that_counted(proxy: LiveProxy, refund: str) -> None:
+def test_the_number_is_shown_with_its_threshold(proxy: LiveProxy, refund: str) -> None:
     """The threshold is the deciding rule's; for the default, the one that was not reached."""
     assert (items(proxy)[refund]["threshold"], items(proxy)[refund]["is_below_threshold"]) == (
         0.9,

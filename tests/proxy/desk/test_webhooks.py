@@ -83,7 +83,7 @@ def waiting(store_url: str) -> dict[str, int]:
         queue.close()
 
 
-def test_a_proxy_tells_what_happens_to_a_held_reply(
+def test_a_proxy_sends_events_for_a_held_reply(
     start_proxy: StartProxy, receiver: WebhookReceiver
 ) -> None:
     """The events `held` and `released` have ids, facts, a
@@ -152,7 +152,7 @@ async def _tried_until_it_arrives(store_url: str, receiver: WebhookReceiver) -> 
 
 
 @pytest.mark.parametrize("is_gone", [False, True])
-async def test_what_never_arrives_is_given_up(
+async def test_undelivered_events_are_dropped(
     tmp_path: Path, receiver: WebhookReceiver, is_gone: bool
 ) -> None:
     """After the last attempt, or a 410, a message is counted as given up and not sent again."""
@@ -186,7 +186,7 @@ async def test_a_restart_loses_nothing(tmp_path: Path, receiver: WebhookReceiver
     assert len({each.headers["webhook-id"] for each in receiver.received}) == 1
 
 
-async def test_two_proxies_tell_each_event_once(store_url: str, receiver: WebhookReceiver) -> None:
+async def test_two_proxies_send_each_event_once(store_url: str, receiver: WebhookReceiver) -> None:
     """Couriers on one store take only what no other one has claimed."""
     await hold(store_url, *(fresh(f"chatcmpl-held-{n}") for n in range(40)))
     hooked = config(store_url, receiver.url)
@@ -197,7 +197,7 @@ async def test_two_proxies_tell_each_event_once(store_url: str, receiver: Webhoo
     assert sorted(ids_received) == sorted(f"chatcmpl-held-{n}" for n in range(40))
 
 
-async def test_only_what_was_asked_for_is_told(tmp_path: Path, receiver: WebhookReceiver) -> None:
+async def test_only_chosen_events_are_sent(tmp_path: Path, receiver: WebhookReceiver) -> None:
     """Only the chosen events are sent, no audits and nothing old; an expiry is noticed."""
     store_url = f"sqlite:///{tmp_path}/held.db"
     await hold(

@@ -145,7 +145,7 @@ class Quoting(WordScorer):
 # The headers
 
 
-def test_headers_tell_support_and_basis(proxy: LiveProxy) -> None:
+def test_headers_have_support_and_basis(proxy: LiveProxy) -> None:
     """Headers have the support with four decimals and the
     basis with commas; without context there is no support.
     """
@@ -155,7 +155,7 @@ def test_headers_tell_support_and_basis(proxy: LiveProxy) -> None:
     assert (plain.get(SUPPORT), plain[BASIS]) == (None, "likeness")
 
 
-def test_without_a_number_nothing_is_told(start_proxy: StartProxy) -> None:
+def test_no_confidence_means_no_basis(start_proxy: StartProxy) -> None:
     """A reply without a confidence has no basis, neither in headers nor in the member."""
     reply = start_proxy(calibrator={"checkpoint": "none"}, scorer=None).ask("p=0.4")
     assert BASIS not in reply.headers
@@ -238,7 +238,7 @@ def test_the_beginning_of_a_very_long_conversation_is_not_looked_at(
     assert ("and now?" in seen, "second" in seen, "first" in seen) == (True, True, False)
 
 
-def test_with_attach_off_no_finding_is_told(start_proxy: StartProxy) -> None:
+def test_attach_off_sends_no_findings(start_proxy: StartProxy) -> None:
     """With `attach` off neither headers nor body have any finding."""
     proxy = start_proxy(attach={"headers": False, "body": False})
     reply = proxy.ask(FOUND[0])

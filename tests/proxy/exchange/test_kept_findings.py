@@ -140,7 +140,7 @@ def test_what_is_withheld_is_not_quoted(start_proxy: StartProxy) -> None:
     assert (waiting.headers[SUPPORT], waiting.headers[BASIS]) == ("0.1234", "context,computed")
 
 
-def test_what_is_released_is_told_as_it_was_found(start_proxy: StartProxy) -> None:
+def test_a_released_reply_has_its_findings(start_proxy: StartProxy) -> None:
     """A released reply has all its findings, with its status and reason."""
     proxy = start_proxy(policy=HOLD)
     answer, found = FOUND

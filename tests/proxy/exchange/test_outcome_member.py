@@ -19,7 +19,7 @@ def outcome_of(confidence: float = 0.73, index: int = 0) -> Outcome:
     return summarise(new_request_id(), [choice], [scored], [decision], "embedded@0b0fe558")
 
 
-def test_every_confidence_that_is_shown_is_written_alike() -> None:
+def test_confidences_have_the_same_decimals() -> None:
     """Object, choice and header have the same decimals of a confidence."""
     outcome = outcome_of()
     for step in range(STEPS + 1):
@@ -32,7 +32,7 @@ def test_every_confidence_that_is_shown_is_written_alike() -> None:
         assert float(header) == round(step / STEPS, 4)
 
 
-def test_the_choices_of_a_reply_are_all_told() -> None:
+def test_each_choice_has_its_own_entry() -> None:
     """Each choice of a reply has its own entry."""
     one, other = outcome_of(0.9), outcome_of(0.4, index=1)
     one.choices = [*one.choices, *other.choices]

@@ -86,7 +86,7 @@ def test_an_event_that_only_looks_alike_is_not_taken() -> None:
     assert pieces == []
 
 
-def test_text_that_stands_twice_tells_nothing() -> None:
+def test_duplicate_content_is_not_located() -> None:
     """An event with two members `content` does not show which bytes are the text."""
     assert alike(chunk({"content": "x"}, vendor={"content": "y"}), Pieces()) is None
 

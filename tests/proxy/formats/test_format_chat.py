@@ -127,7 +127,7 @@ def test_streaming_a_completion_and_assembling_it_gives_it_back(completion: Json
 
 
 @given(completions(), st.randoms(use_true_random=False))
-def test_interleaved_choices_are_told_apart(completion: Json, rng: Any) -> None:
+def test_interleaved_choices_are_separated(completion: Json, rng: Any) -> None:
     """With n > 1 the chunks of the choices may be interleaved in any way."""
     chunks = streamed(completion)
     waiting = [chunks[i : i + 2] for i in range(0, len(chunks), 2)]
@@ -207,7 +207,7 @@ def test_parallel_calls_merge_by_index() -> None:
     ]
 
 
-def test_calls_without_an_index_are_told_apart_by_their_ids() -> None:
+def test_calls_without_an_index_are_separated_by_id() -> None:
     """Without an index another id begins another call, and no id or the same one continues it."""
     assert tool_calls(
         {"id": "a", "function": {"name": "f", "arguments": "1"}},
@@ -221,7 +221,7 @@ def test_calls_without_an_index_are_told_apart_by_their_ids() -> None:
     ]
 
 
-def test_calls_that_are_no_functions_are_kept() -> None:
+def test_custom_tool_calls_are_kept() -> None:
     """Custom tools stream their input as text, and unknown members stay with their call."""
     assert tool_calls(
         {"index": 0, "id": "a", "type": "custom", "custom": {"name": "sh", "input": "rm"}},

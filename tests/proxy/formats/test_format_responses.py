@@ -263,7 +263,7 @@ def test_an_error_event_raises_in_every_client() -> None:
     assert ResponsesAssembler().add(event).is_error
 
 
-def test_a_failure_tells_no_call() -> None:
+def test_a_failure_has_no_call() -> None:
     """A call before a failure is marked, and can be left out of the failure's event."""
     response = {**response_to({"model": "failed", "input": "x"}, "resp_1")}
     response["output"] = [function_call("secret")]
@@ -398,7 +398,7 @@ def test_hosted_tools_are_not_offered_functions() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["user", "assistant"]), texts), min_size=1, max_size=9))
-def test_what_is_kept_of_a_conversation_asks_the_same(turns: list[tuple[str, str]]) -> None:
+def test_a_shortened_conversation_asks_the_same(turns: list[tuple[str, str]]) -> None:
     """A remembered, shortened conversation gives the same question as the whole one."""
     whole = [{"role": role, "content": text * 60} for role, text in turns]
     assert RESPONSES.question({"input": recent(whole)}) == RESPONSES.question({"input": whole})
@@ -412,7 +412,7 @@ def test_files_are_not_kept() -> None:
     assert list(RESPONSES.question({"input": kept}).images) == [{"type": "input_image"}]
 
 
-def test_where_an_image_is_is_kept() -> None:
+def test_image_urls_are_kept() -> None:
     """An image under a URL is remembered, so that a later question can have it fetched again."""
     image = {"type": "input_image", "image_url": "https://example.org/a.png", "detail": "low"}
     kept = recent([{"role": "user", "content": [image]}, {"role": "user", "content": "y"}])
@@ -436,7 +436,7 @@ def test_screenshots_and_generated_images_belong_to_the_question() -> None:
     assert screenshot["image_url"].endswith("BBBB")
 
 
-def test_a_long_past_is_not_kept() -> None:
+def test_a_long_past_is_cut() -> None:
     """Neither all turns before the last question nor all calls after it are remembered."""
     turns = [{"role": "user", "content": "y" * 900} for _ in range(50)]
     results = [{"type": "function_call_output", "output": "z" * 900} for _ in range(50)]

@@ -161,7 +161,7 @@ ITERATIONS = [
 ]
 
 
-def test_a_fallback_block_is_no_call_and_tells_the_model() -> None:
+def test_a_fallback_block_is_text_and_names_the_model() -> None:
     """A reply with a fallback block is text of the model that stepped in, whole and streamed."""
     whole = {
         "type": "message",

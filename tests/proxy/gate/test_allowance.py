@@ -60,7 +60,7 @@ async def test_one_that_is_larger_than_all_is_alone() -> None:
     assert allowance.in_use == 100
 
 
-async def test_garbage_is_given_back() -> None:
+async def test_garbage_is_released() -> None:
     """A share is given back when only the collector of cycles finds it."""
     allowance = Allowance(most=100)
     for _ in range(2):
@@ -73,7 +73,7 @@ async def test_garbage_is_given_back() -> None:
     assert allowance.in_use == 0
 
 
-async def test_who_waits_too_long_or_behind_too_many_is_told_so() -> None:
+async def test_long_waits_and_long_queues_are_refused() -> None:
     """A request that waits too long, or behind too many, is refused and takes no share."""
     allowance = Allowance(most=100, most_waiting=2, patience_s=0.05)
     share = await allowance.take(100)

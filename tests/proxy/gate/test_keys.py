@@ -294,7 +294,7 @@ def test_only_the_key_that_asked_may_fetch(start_proxy: StartProxy) -> None:
         client.with_options(api_key=other).chat.completions.retrieve(id)
 
 
-def test_results_are_there_for_the_key_that_asked(proxy: LiveProxy, secret: str) -> None:
+def test_results_require_the_key_that_asked(proxy: LiveProxy, secret: str) -> None:
     """A stream's outcome is given neither to another key nor without one."""
     other, _ = make_key(proxy.store_path)
     wait_until_known(proxy.base_url, other)

@@ -228,7 +228,7 @@ def test_a_request_ends_as_it_began(running: Running, upstream: FaultyUpstream) 
     assert running.ask().status_code == 200
 
 
-def test_what_needs_a_restart_is_said_and_left(running: Running) -> None:
+def test_settings_needing_restart_are_logged(running: Running) -> None:
     """A setting that needs a restart is logged and left; the file's other changes apply."""
     running.write("desk.yaml", HOLD)
     text = running.config("desk.yaml", more="limits: {max_held: 1}\nadmin: false\n")

@@ -114,7 +114,7 @@ def rename(proxy: LiveProxy, before: str, after: str) -> None:
 
 @pytest.mark.parametrize("is_stream", [False, True])
 @pytest.mark.parametrize("n", [1, 2])
-def test_a_released_call_is_given_to_who_asks_again(
+def test_a_repeated_request_gets_released_calls(
     holding: LiveProxy, upstream: FaultyUpstream, is_stream: bool, n: int
 ) -> None:
     """The same request gets the released calls without a second call to upstream."""
@@ -155,7 +155,7 @@ def test_the_bytes_are_those_that_were_stored(holding: LiveProxy, upstream: Faul
     assert choice == {"index": 0, "confidence": 0.1, "status": "scored", "basis": ["likeness"]}
 
 
-def test_of_several_choices_the_lowest_number_is_kept_and_not_whose_it_is(
+def test_the_lowest_number_is_stored_without_its_choice(
     holding: LiveProxy,
 ) -> None:
     """Of several choices the lowest number is stored without its choice, so no choice gets it."""
@@ -229,7 +229,7 @@ def test_a_refusal_is_a_message_that_a_run_survives(
     assert len(upstream.requests) == 2
 
 
-def test_a_refusal_repeats_no_sentence_that_is_given_as_a_name() -> None:
+def test_a_refusal_repeats_only_plausible_tool_names() -> None:
     """A refusal repeats a tool's name only where it looks like one, as a model reads it."""
     calls = [
         {"type": "function", "function": {"name": name, "arguments": "{}"}}
@@ -662,7 +662,7 @@ def test_who_presents_no_key_gets_no_approval(holding: LiveProxy, upstream: Faul
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("format", [CHAT, RESPONSES, MESSAGES])
-def test_the_digest_is_of_what_is_asked(
+def test_the_digest_covers_the_content(
     format: Format, one: bytes, other: bytes, is_same: bool
 ) -> None:
     """Layout and ids of calls do not change the digest, and everything else does."""
@@ -715,7 +715,7 @@ def test_what_upstream_adds_to_is_bound_to_nothing(growing: str) -> None:
     assert digest_of_request(request_of(json.dumps(asked_in).encode(), RESPONSES)) is None
 
 
-def test_the_digest_is_of_where_it_is_asked() -> None:
+def test_the_digest_covers_path_and_query() -> None:
     """Path and query of a request are part of its digest."""
     digests = {
         digest_of_request(request_of(b'{"a":1}', format), [query])

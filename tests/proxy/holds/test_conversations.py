@@ -44,7 +44,7 @@ def test_memory_is_bounded_by_count_and_size() -> None:
     assert len(small) == 0
 
 
-def test_a_response_kept_again_counts_once() -> None:
+def test_a_response_kept_twice_counts_once() -> None:
     """A background response that is fetched often takes the room of one."""
     conversations = Conversations(max_bytes=1_000)
     for _ in range(50):

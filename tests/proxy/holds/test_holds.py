@@ -104,7 +104,7 @@ def test_a_rejection_during_the_wait_is_an_error(start_proxy: StartProxy, is_str
     ],
 )
 @pytest.mark.parametrize("is_stream", [False, True])
-def test_after_the_wait_comes_what_is_said_otherwise(
+def test_a_timeout_returns_placeholder_or_error(
     start_proxy: StartProxy, fields: Any, otherwise: str, status: int, is_stream: bool
 ) -> None:
     """Without a verdict in time the client gets the placeholder or the error, by kind or as set."""
@@ -264,7 +264,7 @@ def later(start_proxy: StartProxy) -> LiveProxy:
     return start_proxy(policy=policy("{hold: {reply: async}}"))
 
 
-def test_a_client_that_asks_for_it_is_told_where_the_reply_will_be(later: LiveProxy) -> None:
+def test_respond_async_returns_202_and_a_location(later: LiveProxy) -> None:
     """With `Prefer: respond-async` the client gets 202 and a Location, with 202 until a verdict."""
     first = later.ask("secret p=0.1", headers={"prefer": "wait=5, Respond-Async"})
     assert (first.status_code, first.headers["preference-applied"]) == (202, "respond-async")
@@ -306,7 +306,7 @@ def test_held_calls_come_later_too(later: LiveProxy) -> None:
     assert released["choices"][0]["message"]["tool_calls"][0]["id"] == "call_0"
 
 
-def test_a_stream_that_nobody_asked_for_comes_later_as_an_object(later: LiveProxy) -> None:
+def test_an_unrequested_stream_becomes_an_object(later: LiveProxy) -> None:
     """Where upstream streams unasked, the 202 is an object."""
     response = later.ask("p=0.1", "always-stream", headers=ASYNC)
     assert (response.status_code, response.json()["object"]) == (202, "chat.completion")
@@ -340,7 +340,7 @@ def test_a_202_comes_too_late_once_the_status_is_out(
 
 
 @pytest.mark.parametrize("path", ["responses", "completions"])
-def test_every_surface_tells_its_own_place(start_responses: StartProxy, path: str) -> None:
+def test_each_surface_has_its_location(start_responses: StartProxy, path: str) -> None:
     """The Location has the path at which that surface's held replies are fetched."""
     proxy = start_responses(policy=policy("{hold: {reply: async}}"))
     text = {"responses": "input", "completions": "prompt"}[path]
@@ -354,7 +354,7 @@ def test_every_surface_tells_its_own_place(start_responses: StartProxy, path: st
     assert proxy.http.get(place).status_code == 200
 
 
-def test_messages_tell_their_own_place(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_messages_have_a_location(tmp_path_factory: pytest.TempPathFactory) -> None:
     """The Location of `/v1/messages` is a path that Anthropic's API does not have."""
     with (
         MessagesUpstream() as anthropic,

@@ -152,7 +152,7 @@ def test_a_call_that_was_approved_is_not_held_again(start_responses: StartProxy)
         asking(proxy, "Mail bob p=0.3")
 
 
-def test_a_call_that_nobody_was_asked_about_is_decided_on(start_responses: StartProxy) -> None:
+def test_a_call_with_a_forged_approval_is_held(start_responses: StartProxy) -> None:
     """A client cannot invent a request for approval: the call that upstream
     then makes is held, and the error does not claim that the tool did not run.
     """
@@ -166,7 +166,7 @@ def test_a_call_that_nobody_was_asked_about_is_decided_on(start_responses: Start
     assert "Not done" not in held.output_text
 
 
-def test_a_refusal_stands_for_a_held_request(start_responses: StartProxy) -> None:
+def test_a_refusal_replaces_a_held_request(start_responses: StartProxy) -> None:
     """With `reply: refusal` the agent goes on with a text that names the waiting tool."""
     proxy = start_responses(policy=ALWAYS % "refusal")
     held = asking(proxy, "Mail ann p=0.3")
@@ -174,7 +174,7 @@ def test_a_refusal_stands_for_a_held_request(start_responses: StartProxy) -> Non
     assert held.output_text.startswith("Not done: send_email.")
 
 
-def test_a_declined_call_is_told_to_the_calibrator(start_responses: StartProxy) -> None:
+def test_the_calibrator_gets_declined_calls(start_responses: StartProxy) -> None:
     """The next reply's question has the call, and that the client did not approve it."""
     proxy = start_responses()
     first = asking(proxy, "Mail ann p=0.8")
@@ -190,7 +190,7 @@ def test_a_declined_call_is_told_to_the_calibrator(start_responses: StartProxy) 
     assert RESPONSES.question({"input": messages}).text.count("send_email") == 1
 
 
-def test_only_the_same_call_of_the_same_key_was_asked() -> None:
+def test_approvals_match_only_the_same_call_and_key() -> None:
     """A call with another key, server or arguments, or a reused id, was not asked about."""
     approvals = McpApprovals(most=2)
     asked = approval_request("hi", "mcpr_1")

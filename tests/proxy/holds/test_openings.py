@@ -64,7 +64,7 @@ def test_other_openings_and_other_users_do_not(other: CompletionRequest) -> None
     assert not same(chat(FIRST), other)
 
 
-def test_long_texts_are_told_apart_by_their_ends_and_length() -> None:
+def test_long_texts_differ_by_their_ends_and_length() -> None:
     assert not same(chat(said("x" * 100_000)), chat(said("x" * 100_001)))
     assert same(chat(said("x" * 100_000)), chat(said("x" * 100_000), REPLY, SECOND))
 
@@ -101,7 +101,7 @@ def test_what_is_no_conversation_has_a_digest_too(payload: Json) -> None:
     assert len(Openings().conversation_of(request(payload))) == 16
 
 
-def test_requests_that_begin_with_the_same_examples_are_told_apart() -> None:
+def test_requests_with_the_same_examples_are_separated() -> None:
     """Conversations that begin with the same examples are separate after the first few."""
     openings, examples = Openings(), [said("1 + 1?"), said("2", "assistant")]
     for n in range(SHARED_BY):
@@ -123,7 +123,7 @@ def test_a_chat_is_one_conversation_where_only_some_turns_are_seen() -> None:
     assert found == {Openings().conversation_of(chat(FIRST))}
 
 
-def test_an_instruction_is_told_apart_by_what_the_application_adds() -> None:
+def test_system_message_texts_separate_conversations() -> None:
     """Texts in a system message separate conversations after the first few; a time does not."""
     openings = Openings()
     texts = [f"text about {word}" for word in ("a", "b", "c", "d", "e", "f", "g")]

@@ -31,7 +31,7 @@ CALL |= {"function": {"name": "refund_order", "arguments": '{"order":"A-1","amou
 REPLY = {"choices": [{"index": 0, "message": {"role": "assistant", "tool_calls": [CALL]}}]}
 
 
-def test_digests_of_what_is_held_stay_the_same(tmp_path: Path) -> None:
+def test_stored_digests_stay_the_same(tmp_path: Path) -> None:
     """Stored digests are computed by the same formula.
 
     With another one nobody would find what a reviewer released before the

@@ -82,14 +82,12 @@ def test_a_share_is_promised_only_where_it_was_measured(held: Kept, sentence: st
         ("words+more", False),
     ],
 )
-def test_the_name_tells_whose_labels_it_learnt_from(
-    calibrator: str | None, is_learnt: bool
-) -> None:
+def test_the_name_shows_whose_labels_were_used(calibrator: str | None, is_learnt: bool) -> None:
     """Own labels show in the name as a recalibration or weights after the shipped curve."""
     assert is_learnt_here(calibrator) is is_learnt
 
 
-def test_the_basis_is_told_in_words() -> None:
+def test_each_basis_has_words() -> None:
     """Each basis has words, joined by commas and a last `and`."""
     assert in_words(["likeness"]) == "its likeness to replies that were right or wrong"
     assert in_words(["computed", "facts", "opinions"]) == (

@@ -144,7 +144,7 @@ def test_a_reply_is_read_in_its_own_format(path: str, completion: Any) -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"\xff\xfe", b"[]", b"null", b"{", b"[" * 100_000, b'{"messages": 7}', None]
 )
-def test_what_cannot_be_read_is_shown_as_something(body: bytes | None) -> None:
+def test_unreadable_exchanges_are_still_shown(body: bytes | None) -> None:
     """An unreadable request is shown by its last question, an unreadable reply as it is."""
     [turn] = read_request(body, "/chat/completions", "why?")
     assert turn.parts == (Part("text", "why?"),)

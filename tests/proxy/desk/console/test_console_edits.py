@@ -29,7 +29,7 @@ def test_what_was_not_touched_is_no_edit(value: str) -> None:
         content_of(Editable([text(value)]), {"text.0": sent.replace("\n", "\r\n")})
 
 
-def test_only_what_was_changed_is_given_on() -> None:
+def test_only_the_changed_call_is_sent() -> None:
     """Only the changed call is sent back; the other keeps its bytes, spaces and number."""
     found = Editable([text("so")], [call('{"n" : 1.50}'), call('{"to":"ada", "n": 2}')])
     content = content_of(found, {"call.1.0": "ben", "call.1.1": "2", "text.0": "so"})

@@ -30,7 +30,7 @@ def test_the_page_begins_at_the_last_request() -> None:
     assert before_the_request([]) == 0
 
 
-def test_reminders_are_shown_apart_from_the_users_words() -> None:
+def test_reminders_are_shown_as_system_messages() -> None:
     """Reminders in the user's message are shown in a message of the system's before it."""
     blocks = [
         {"type": "text", "text": "<system-reminder>It is Friday.</system-reminder>"},

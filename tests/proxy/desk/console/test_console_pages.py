@@ -99,7 +99,7 @@ def test_a_held_reply_is_edited_and_the_client_gets_it(proxy: LiveProxy, visit: 
     assert [label["correct"] for label in facts["labels"]] == [False]
 
 
-def test_what_is_not_supported_is_shown(proxy: LiveProxy, visit: Visit) -> None:
+def test_unsupported_text_is_shown(proxy: LiveProxy, visit: Visit) -> None:
     """Page and queue show support, the sentence with its words, and the
     basis of the number; the API and `reviews show` report the same.
     """
@@ -129,7 +129,7 @@ def test_what_is_not_supported_is_shown(proxy: LiveProxy, visit: Visit) -> None:
     assert shown_score["unsupported"][0]["words"] == ["noon"]
 
 
-def test_what_was_not_checked_is_said(proxy: LiveProxy, visit: Visit) -> None:
+def test_unchecked_numbers_are_marked(proxy: LiveProxy, visit: Visit) -> None:
     """The page says that a number rests on likeness alone, or that its task is unfamiliar."""
     page = visit.page
     open_review(page, held_id(proxy, "p=0.4 task=unfamiliar facts=needed"))
@@ -342,7 +342,7 @@ def test_pages_work_without_script(browser: Browser, proxy: LiveProxy) -> None:
     assert state_of(proxy, second) == "rejected"
 
 
-def test_what_is_new_is_told_and_no_row_moves(proxy: LiveProxy, visit: Visit) -> None:
+def test_new_replies_are_listed_on_click(proxy: LiveProxy, visit: Visit) -> None:
     """A reply that is held meanwhile is announced by a chip, and is listed after a click on it."""
     clean_up(proxy)
     held_id(proxy, "early p=0.3")
@@ -535,7 +535,7 @@ def test_quality_without_a_label_is_one_sentence(start_proxy: StartProxy) -> Non
     assert "What if the threshold were" in page
 
 
-def test_drift_is_shown_as_it_stands(start_proxy: StartProxy) -> None:
+def test_drift_monitors_are_listed(start_proxy: StartProxy) -> None:
     """Each drift monitor is listed with what it has seen."""
     proxy = start_proxy(policy=HOLD.replace("desk", "drift"), **DESK)
     held_id(proxy, "p=0.4")
@@ -620,7 +620,7 @@ def test_what_second_opinions_were_worth(browser: Browser, start_proxy: StartPro
         assert (visit.errors, visit.violations()) == ([], [])
 
 
-def test_calls_that_gave_nothing_are_told_too(start_proxy: StartProxy) -> None:
+def test_failed_second_opinions_are_counted(start_proxy: StartProxy) -> None:
     """Failed and incomparable second opinions are counted; without any, nothing is shown."""
     policy = comparing("say 12", "status-500").replace("compared", "silent")
     proxy = start_proxy(policy=policy, scorer=HearingScorer(), **DESK)

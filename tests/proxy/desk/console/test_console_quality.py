@@ -134,7 +134,7 @@ def test_means_are_by_slice_and_by_model() -> None:
     }
 
 
-def test_a_policy_that_is_also_a_teams_stands_once() -> None:
+def test_a_policy_shared_by_teams_is_listed_once() -> None:
     """A policy that is also a team's is listed once, with the teams' names."""
     policy = parse_policy("version: 1\nname: desk\nrules: []\ndefault: deliver\n", "desk.yaml")
     row = seen(0.9, policy=f"desk/default@{policy.digest}", action="deliver")

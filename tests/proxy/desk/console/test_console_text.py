@@ -15,7 +15,7 @@ from proxy.desk.decisions.unseen import visible
 from proxy.formats.conversation import Part, Turn
 
 
-def test_what_cannot_be_seen_is_shown_by_its_number() -> None:
+def test_invisible_characters_become_code_points() -> None:
     """Control and direction characters, and half a surrogate pair, are shown as code points."""
     hidden = "pay\u202e\u2066 \x00\x1b[31m\u200b\ufeff\ud800\U000e0041!"
     text_shown = visible(hidden)
@@ -50,13 +50,13 @@ def test_no_sign_that_nobody_sees_carries_words(sign: str, before: str) -> None:
 
 
 @pytest.mark.parametrize("signs", ["\u200d\u200c" * 20, "\ufe0e\ufe0f" * 20])
-def test_signs_that_are_kept_spell_nothing(signs: str) -> None:
+def test_joiners_are_kept_only_once(signs: str) -> None:
     """A joiner after a letter of its script, or a presentation after an emoji, is kept once."""
     assert len(visible(f"\u2665{signs}")) > 40 * 6
     assert visible(f"a{signs}").count("⸨") == 40
 
 
-def test_emoji_are_shown_as_they_are() -> None:
+def test_emoji_are_unchanged() -> None:
     ordinary = "\u2665\ufe0f 1\ufe0f\u20e3 \u2764\ufe0e \U0001f469\u200d\U0001f469"
     assert visible(ordinary) == ordinary
 
@@ -139,7 +139,7 @@ def test_only_what_is_longer_is_cut(more: int) -> None:
     assert turn.parts[0].cut == (len(long) if more else None)
 
 
-def test_all_of_it_can_be_shown() -> None:
+def test_the_full_text_is_uncut() -> None:
     """With everything requested, nothing is cut."""
     long = "all of it " * 10_000
     [turn] = show_turns([Turn("assistant", (Part("text", long),))], is_all=True)
@@ -158,7 +158,7 @@ def test_data_for_a_script_cannot_end_it() -> None:
 @pytest.mark.parametrize(
     "arguments", ["[" * 100_000, '{"a":' * 5_000, "no json", "[1]", "{}", '"x"']
 )
-def test_arguments_that_are_no_fields_are_shown_as_they_are(arguments: str) -> None:
+def test_arguments_without_fields_are_shown_as_text(arguments: str) -> None:
     """Arguments that nest without end, or that are no object, are shown as text."""
     assert fields_of(arguments) == ()
     [turn] = show_turns([Turn("assistant", (Part("call", arguments, "tool"),))])

@@ -328,7 +328,7 @@ def test_without_script_the_server_looks_after_it(browser: Browser, proxy: LiveP
         until(lambda: states(proxy, [call]) == ["released"])
 
 
-def test_the_count_of_what_waits_follows_a_decision(proxy: LiveProxy, page: Page) -> None:
+def test_the_waiting_count_follows_a_decision(proxy: LiveProxy, page: Page) -> None:
     """After a decision, the next reply shows the right number of waiting replies."""
     ids = held_texts(proxy, 3)
     time.sleep(3.1)  # counts are up to three seconds old

@@ -122,7 +122,7 @@ def test_an_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
         assert 0.8 < time.monotonic() - began < 5
 
 
-def test_a_connection_is_kept(ports: dict[str, int]) -> None:
+def test_connections_persist(ports: dict[str, int]) -> None:
     """Pipelined requests are answered in their order on one connection."""
     one = b"GET /small HTTP/1.1\r\nhost: x\r\n"
     replies = told(

@@ -99,14 +99,14 @@ def test_what_is_known_is_what_the_parser_reads(
         pytest.param(request(b"").replace(b"sk-1", b"k" * 10_000), id="a long head"),
     ],
 )
-def test_a_head_whose_end_is_not_sure_is_not_kept(data: bytes) -> None:
+def test_an_incomplete_head_is_not_cached(data: bytes) -> None:
     """Only the head of one whole request of moderate size is remembered."""
     scope = {"headers": [(b"content-length", b"5")], CLIENT: None}
     assert known_head(data, scope) is None
     assert known_head(data, scope, has_body=False) is None
 
 
-def test_a_head_that_came_alone_is_kept() -> None:
+def test_a_head_sent_alone_is_cached() -> None:
     """A head that arrives before its body is remembered, as many clients write it so."""
     data = request(b"hello")
     head = data[: -len(b"hello")]

@@ -185,7 +185,7 @@ def test_no_text_and_no_key_is_logged(server: ProxyProcess) -> None:
     assert CANARY not in server.stderr()
 
 
-def test_a_failing_scorer_tells_no_text(
+def test_a_failing_scorer_logs_no_text(
     start_proxy: StartProxy, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The log has only the kind of a scorer's fault, since its message may quote the answer."""

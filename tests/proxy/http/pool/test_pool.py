@@ -189,7 +189,7 @@ class Gate:
 # Sent requests
 
 
-def test_a_request_is_what_it_was_given(run: Run[Any]) -> None:
+def test_a_request_has_given_fields(run: Run[Any]) -> None:
     """A request is its line, host, the given fields in order, content-length and body."""
 
     async def scenario() -> None:
@@ -678,9 +678,7 @@ CUT = {
 
 @pytest.mark.parametrize("name", CUT)
 @pytest.mark.parametrize("is_reset", [False, True])
-def test_a_broken_body_is_given_out_and_then_raised(
-    run: Run[Any], name: str, is_reset: bool
-) -> None:
+def test_a_broken_body_is_returned_then_raises(run: Run[Any], name: str, is_reset: bool) -> None:
     """What came before a break is returned, and the break raises an error."""
     gate = Gate()
 
@@ -981,7 +979,7 @@ def test_tls_cut_off_and_left(run: Run[Any], certificate: Path, server_tls: ssl.
 # Kept connections
 
 
-def test_a_connection_is_kept(run: Run[Any]) -> None:
+def test_connections_persist(run: Run[Any]) -> None:
     """Consecutive requests share one connection, however their replies are framed."""
 
     async def scenario() -> None:
