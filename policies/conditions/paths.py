@@ -22,7 +22,7 @@ _PATCHED: Final = re.compile(  # agents ignore blanks before it
 )
 _ALWAYS: Final = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr"})
 _MAY_BE_PARENT: Final = re.compile(r"\.\.?[*?\[]|\.\.\Z")  # `.*` matches `..` in many shells
-_UNKNOWN: Final = re.compile(r"\$(?:\{?(?:HOME|IFS)\b|.*(?:/|\.\.))", re.DOTALL)
+_HOME_OR_IFS: Final = re.compile(r"\$\{?(?:HOME|IFS)\b")  # `a$IFS..` is two words
 _COMMAND_LIKE: Final = re.compile(r"[\s;|&<>\"'`]")
 
 
@@ -72,8 +72,8 @@ def _paths_of(commands: Iterable[Command]) -> Iterator[str]:
     """
     for command in commands:
         yield from command.files
-        if command.words[:1] == ["cd"] and command.words[1:] in ([], ["-"]):
-            yield "~"  # the home folder, or the one before, which is unknown
+        if command.words[:1] == ["cd"] and all(each.startswith("-") for each in command.words[1:]):
+            yield "~"  # the home folder, or after `-` the one before, which is unknown
         for word in command.words:
             if word.startswith("-") and "=" not in word and "/" not in word:
                 continue
@@ -94,7 +94,8 @@ def leaves(path: str, project: str | None) -> bool:
     """
     if path in _ALWAYS or "://" in path:
         return False  # an address is not a path; rules on the network look at it
-    if path.startswith("~") or _UNKNOWN.search(path):
+    after = path.partition("$")[2]
+    if path.startswith("~") or "/" in after or ".." in after or _HOME_OR_IFS.search(path):
         return True
     if not path.startswith("/"):
         return _depth(path) < 0

@@ -1,16 +1,17 @@
-"""The reader of shell commands, beside bash itself: no command that bash runs may stay unread."""
+"""The reader of shell commands, compared with bash itself, and the paths in them."""
 
 from __future__ import annotations
 
 import random
 import re
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 from policies.conditions.commands import MAX_COMMAND, simple_commands
-from policies.conditions.paths import leaves
+from policies.conditions.paths import leaves, paths_in
 
 # Texts in which a careless reader finds one harmless command, and bash runs `rm`.
 HIDDEN = [
@@ -57,8 +58,8 @@ def test_a_hidden_command_is_read_or_the_text_is_unreadable(text: str, tmp_path:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_bash_runs_no_program_that_was_not_read(seed: int, tmp_path: Path) -> None:
-    """Of random texts that can be read, the reader finds each program that bash tries to run."""
+def test_bash_runs_no_rm_that_was_not_read(seed: int, tmp_path: Path) -> None:
+    """Of random texts that can be read, the reader finds `rm` where bash tries to run it."""
     rng = random.Random(seed)
     runs = 0
     while runs < 120:
@@ -72,24 +73,6 @@ def test_bash_runs_no_program_that_was_not_read(seed: int, tmp_path: Path) -> No
         runs += 1
         ran = programs_of(text, tmp_path)
         assert "rm" not in ran or "rm" in read, (text, ran, commands)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "cat $(cat <<'EOF'\n/etc/passwd\nEOF\n)",
-        "$(cat <<'EOF'\nrm -rf y\nEOF\n)",
-        "echo \"$(cat <<'EOF'\na\nEOF b\nEOF\n)\"",
-        "cat {/etc/passwd,x}",
-        "cat {1..3}",
-        "echo ${x:-$(rm)}",
-        'echo "`rm`"',
-        "echo 'a",
-    ],
-)
-def test_what_depends_on_a_run_is_not_read(text: str) -> None:
-    """Texts that become words only when a shell runs them, and open quotes, are not read."""
-    assert simple_commands(text) is None
 
 
 @pytest.mark.parametrize(
@@ -116,38 +99,94 @@ def test_files_of_redirections_are_found(text: str, files: list[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("git show stash@{0} {}", ["git", "show", "stash@{0}", "{}"]),
-        ('echo "a\\nb\\$c"', ["echo", "a\\nb$c"]),
-        ("echo ${HOME}/a", ["echo", "${HOME}/a"]),
+        ("ls -la", [["ls", "-la"]]),
+        ("a 'b c' \"d e\" f\\ g", [["a", "b c", "d e", "f g"]]),
+        ("a&&b||c;d|e&f\ng", [["a"], ["b"], ["c"], ["d"], ["e"], ["f"], ["g"]]),
+        ("a 2>&1 >b <c # d", [["a"]]),
+        ("(cd a; ls)", [["cd", "a"], ["ls"]]),
+        ("a \\\n  b", [["a", "b"]]),
+        ("echo ''", [["echo", ""]]),
+        ("X=1 a Y=2", [["a", "Y=2"]]),
+        ("a $(b)", None),
+        ("a `b`", None),
+        ("a <(b)", None),
+        ("a <<E\nE", None),
+        ("a 'b", None),
+        ('a "b', None),
+        ("a >", None),
+        ("x" * 30_000, None),
+        ("git show stash@{0} {}", [["git", "show", "stash@{0}", "{}"]]),
+        ('echo "a\\nb\\$c"', [["echo", "a\\nb$c"]]),
+        ("echo ${HOME}/a", [["echo", "${HOME}/a"]]),
         (
             "git commit -m \"$(cat <<'EOF'\na `b` $(c)\nEOF\n)\"",
-            ["git", "commit", "-m", "a `b` $(c)"],
+            [["git", "commit", "-m", "a `b` $(c)"]],
         ),
-        ("git commit -m \"$(cat <<-'EOF'\na\n\tEOF\n)\"", ["git", "commit", "-m", "a"]),
+        ("git commit -m \"$(cat <<-'EOF'\na\n\tEOF\n)\"", [["git", "commit", "-m", "a"]]),
+        ("cat $(cat <<'EOF'\n/etc/passwd\nEOF\n)", None),
+        ("$(cat <<'EOF'\nrm -rf y\nEOF\n)", None),
+        ("echo \"$(cat <<'EOF'\na\nEOF b\nEOF\n)\"", None),
+        ("cat {/etc/passwd,x}", None),
+        ("cat {1..3}", None),
+        ("echo ${x:-$(rm)}", None),
+        ('echo "`rm`"', None),
+        ("echo 'a", None),
     ],
 )
-def test_words_are_those_of_bash(text: str, words: list[str]) -> None:
-    """Braces without alternatives, escapes in quotes, variables and messages are read."""
+def test_commands_are_read_as_a_shell_does(text: str, words: list[list[str]] | None) -> None:
+    """Commands are split as a shell does; None if only running them would tell."""
     commands = simple_commands(text)
-    assert commands is not None
-    assert [each.words for each in commands] == [words]
-
-
-@pytest.mark.parametrize("unit", ["{", "$(cat <<'EOF'\n", "\\\n", '"', "a>&1 ", "$x{"])
-def test_long_texts_take_linear_time(unit: str) -> None:
-    """A text of the greatest length is read at once, whatever it repeats."""
-    simple_commands((unit * MAX_COMMAND)[:MAX_COMMAND])
+    assert words == (None if commands is None else [each.words for each in commands])
 
 
 @pytest.mark.parametrize(
-    "path", ["x$IFS/etc/passwd", "a/$x/../..", "$x..", ".*/.*/b", ".?/.?/b", "..*/..*/b", "${HOME}"]
+    "unit",
+    ["$(cat <<'A'\n", "'", "a;", "\\", "{", "\"$(cat <<'A'\n", "\\\n", '"', "a>&1 ", "$x{", "$"],
 )
-def test_a_path_that_a_shell_may_take_elsewhere_leaves(path: str) -> None:
-    """Variables that are split or lead up, and patterns that match `..`, leave the project."""
-    assert leaves(path, "/srv/app")
+def test_hostile_commands_take_linear_time(unit: str) -> None:
+    """Hostile commands of the greatest length, and long paths, are read within half a second."""
+    text = (unit * MAX_COMMAND)[: MAX_COMMAND - 1]
+    begun = time.process_time()
+    simple_commands(text)
+    leaves(unit * 100_000, "/srv/app")
+    paths_in(f"*** Begin Patch\n{unit * 10_000}")
+    assert time.process_time() - begun < 0.5
 
 
-@pytest.mark.parametrize("path", ["a/.git*", "$x", "a.*b/c", "a/.*", "src/$name.py"])
-def test_a_path_that_stays_does_not_leave(path: str) -> None:
-    """Patterns and variables below the project stay in it."""
-    assert not leaves(path, "/srv/app")
+def test_files_of_redirections_are_paths() -> None:
+    """Files of redirections count as paths of a command."""
+    assert paths_in("echo a >> /etc/x 2>/dev/null") == ["/etc/x", "/dev/null", "echo", "a"]
+
+
+@pytest.mark.parametrize(
+    ("path", "is_outside"),
+    [
+        ("src/a.py", False),
+        ("src/../a.py", False),
+        ("../a.py", True),
+        ("src/../../a.py", True),
+        ("/srv/app", False),
+        ("/srv/app/a/../b", False),
+        ("/srv/app/../b", True),
+        ("/srv/application/a", True),
+        ("~/a", True),
+        ("$HOME", True),
+        ("/dev/null", False),
+        # A shell may split or expand these, or `..` matches them.
+        ("x$IFS/etc/passwd", True),
+        ("a/$x/../..", True),
+        ("$x..", True),
+        (".*/.*/b", True),
+        (".?/.?/b", True),
+        ("..*/..*/b", True),
+        ("${HOME}", True),
+        ("a/.git*", False),
+        ("$x", False),
+        ("a.*b/c", False),
+        ("a/.*", False),
+        ("src/$name.py", False),
+    ],
+)
+def test_paths_that_leave_the_project(path: str, is_outside: bool) -> None:
+    """A path is outside by its name alone, whatever is on the disk."""
+    assert leaves(path, "/srv/app") is is_outside
