@@ -35,7 +35,7 @@ _AHEAD: Final = (_constants.AT, _constants.ASSERT, _constants.ASSERT_NOT)
 _BOUNDARY: Final = (_constants.AT, _constants.AT_BOUNDARY)
 Strings = frozenset[str]
 _Part = tuple[Any, Any]
-"""An operation of a parsed pattern, and what it is given."""
+"""An operation of a parsed pattern and its argument."""
 
 
 class GuardedPattern:

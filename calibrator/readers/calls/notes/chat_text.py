@@ -1,4 +1,4 @@
-"""The check whether a value of a call is in the words of the user, a result or the instructions.
+"""Checks whether a value of a call is in the words of the user, a result or the instructions.
 
 The assistant's own words do not count, except for files and names that an earlier call of it has
 made successfully. Numbers may be converted or computed if the user asks for that. Dates may be

@@ -1,4 +1,4 @@
-"""The checks whether a number, a day or a time of a call is in the conversation or follows from it.
+"""Checks whether a number, day or time of a call is in the conversation or follows from it.
 
 Numbers may be converted into the unit of the argument. They may be computed, as sums, differences,
 products and shares, if the user's words ask for that. Days may be named by their distance, by a
